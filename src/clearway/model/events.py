@@ -1,0 +1,226 @@
+"""What happened. Past tense, frozen, with the time `at_ms`. The journal is a list of these, and the state box changes
+only by applying one.
+
+A generation numbers the starts of a job: 1 for its first allocation, one more for each later start, resize or
+migration. An event that names an older generation than the state's is stale and is ignored.
+"""
+
+from dataclasses import dataclass
+
+from clearway.model.cluster import NodeSpec, QueueSpec, TenantSpec
+from clearway.model.ids import JobId, NodeName
+from clearway.model.jobs import JobSpec, Outcome, StopCause
+from clearway.model.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAdded:
+    """A node joined, with all devices healthy and free."""
+
+    at_ms: int
+    node: NodeSpec
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDown:
+    """A node failed, or left. Nothing starts on it; the backend reports its jobs' fate by `JobStopped`."""
+
+    at_ms: int
+    node: NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUp:
+    """A node is back and may be used."""
+
+    at_ms: int
+    node: NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDrained:
+    """An operator asked that nothing new start on a node; what runs there goes on."""
+
+    at_ms: int
+    node: NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceDown:
+    """One device failed. device: index within the node."""
+
+    at_ms: int
+    node: NodeName
+    device: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceUp:
+    """A device is healthy again. device: index within the node."""
+
+    at_ms: int
+    node: NodeName
+    device: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSet:
+    """A queue was made or changed."""
+
+    at_ms: int
+    queue: QueueSpec
+
+
+@dataclass(frozen=True, slots=True)
+class TenantSet:
+    """A tenant was made or changed. Its parent must exist already."""
+
+    at_ms: int
+    tenant: TenantSpec
+
+
+@dataclass(frozen=True, slots=True)
+class JobSubmitted:
+    """A job was accepted."""
+
+    at_ms: int
+    job: JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class JobCancelled:
+    """A user took a job back. If it runs, it will be stopped."""
+
+    at_ms: int
+    job: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class JobHeld:
+    """A job must not start until released."""
+
+    at_ms: int
+    job: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class JobReleased:
+    """A held job may start again."""
+
+    at_ms: int
+    job: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class JobStarted:
+    """The backend runs all replicas of this generation."""
+
+    at_ms: int
+    job: JobId
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSaved:
+    """Work up to `done_ms` (reference run time) is safe."""
+
+    at_ms: int
+    job: JobId
+    done_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobFinished:
+    """The job ended by itself, by its limit, or by cancellation; its devices are free."""
+
+    at_ms: int
+    job: JobId
+    generation: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class JobStopped:
+    """The job left its devices without having ended, and waits again. saved_ms: reference run time that is safe."""
+
+    at_ms: int
+    job: JobId
+    generation: int
+    cause: StopCause
+    saved_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobSuspended:
+    """The job is frozen: it holds memory and CPUs' memory but computes nothing; its devices are free."""
+
+    at_ms: int
+    job: JobId
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobResized:
+    """A resize was carried out: the job now holds what the state says; devices that it left are free."""
+
+    at_ms: int
+    job: JobId
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class DemandForecast:
+    """A forecaster expects `devices` (whole) to be asked by tasks and services until `until_ms`."""
+
+    at_ms: int
+    devices: int
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """A `WakeAt` came due."""
+
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAccepted:
+    """The kernel accepted this plan after the checker's verdict. Only the kernel makes this event."""
+
+    at_ms: int
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Several events of one moment, in order, decided upon together once."""
+
+    at_ms: int
+    events: "tuple[Event, ...]"
+
+
+Event = (
+    NodeAdded
+    | NodeDown
+    | NodeUp
+    | NodeDrained
+    | DeviceDown
+    | DeviceUp
+    | QueueSet
+    | TenantSet
+    | JobSubmitted
+    | JobCancelled
+    | JobHeld
+    | JobReleased
+    | JobStarted
+    | CheckpointSaved
+    | JobFinished
+    | JobStopped
+    | JobSuspended
+    | JobResized
+    | DemandForecast
+    | TimerFired
+    | PlanAccepted
+    | Batch
+)
