@@ -6,7 +6,7 @@ arithmetic only where results decide ties. With NUMBA_DISABLE_JIT=1 they run as 
 """
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numba
 
@@ -15,5 +15,4 @@ F = TypeVar("F", bound=Callable[..., object])
 
 def compiled(function: F) -> F:
     """`function` compiled at first call, cached on disk, without the interpreter lock."""
-    result: F = numba.njit(cache=True, nogil=True)(function)
-    return result
+    return cast(F, numba.njit(cache=True, nogil=True)(function))
