@@ -124,7 +124,14 @@ TENANT_BORROW_MAX: Final = 2  # milli; FOREVER_MS = any amount
 TENANT_LEND_MAX: Final = 3  # milli; FOREVER_MS = all
 TENANT_USED: Final = 4  # milli held by jobs of it and of all below it
 TENANT_HAS_QUOTA: Final = 5
-TENANT_COLUMNS: Final = 6
+# kept by `engine.quota` (see there), derived from those above and TENANT_OWN:
+TENANT_OWN: Final = 6  # milli held by its own jobs
+TENANT_NOMINAL: Final = 7  # milli of its own; for a root without quota what of the cluster is nobody's
+TENANT_SUBTREE: Final = 8  # milli that reach this level: its own, and what its children may lend
+TENANT_KEPT: Final = 9  # milli of TENANT_SUBTREE that it does not lend
+TENANT_TAKEN: Final = 10  # milli in use that count against TENANT_SUBTREE
+TENANT_LIMITED: Final = 11  # 1 = somebody in the tree has a quota
+TENANT_COLUMNS: Final = 12
 
 QUEUE_PRIORITY: Final = 0
 QUEUE_DEVICES_MAX: Final = 1  # milli; FOREVER_MS = no limit
