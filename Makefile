@@ -1,0 +1,65 @@
+# Tasks of the repository; `make help` lists them. Every task makes or updates the virtual environment first.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+
+# Machine code made by Numba is kept outside the tree, under a key of all sources: Numba itself looks only at the file
+# of the outermost function, and would run stale code after a change in a function that was inlined from another file.
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/clearway
+export NUMBA_CACHE_DIR := $(CACHE)/numba/$(shell cat $$(find src bench -name '*.py' | LC_ALL=C sort) | sha256sum | cut -c1-16)
+
+# Number of test processes; 0 = one process without workers.
+JOBS ?= 2
+# The first seed and the number of seeds of `make sim` and `make soak`.
+START ?= 0
+
+.PHONY: help setup check test test-fast bench run sim soak accept docs lock clean
+
+help: ## list the tasks
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r task text; do \
+	  printf '  make %-10s %s\n' "$$task" "$$text"; done
+
+setup: ## make or update .venv from requirements.lock; quick when nothing changed
+	@./scripts/setup
+
+check: setup ## format, lint, types, import contracts (under 30 s)
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+test: check ## `check`, then every test
+	@$(PYTEST) -n $(JOBS)
+
+test-fast: setup ## tests that take less than ten seconds each
+	@$(PYTEST) -n $(JOBS) -m "not slow"
+
+bench: setup ## the speed table, with the baselines that can be installed
+	@$(BIN)/python -m bench
+
+run: setup ## the demonstration: a centre of 128 GPUs, static allocation against Clearway
+	@mkdir -p out
+	@$(BIN)/clearway scenario case-study --html out/case-study.html
+
+sim: setup ## random clusters, jobs and faults under the checkers: SEEDS=1000 START=0
+	@$(PYTEST) -n $(JOBS) tests/simulation --seed-start $(START) --seed-count $(or $(SEEDS),1000)
+
+soak: setup ## the same with 100,000 seeds: SEEDS=100000 START=0
+	@$(PYTEST) -n $(JOBS) tests/simulation --seed-start $(START) --seed-count $(or $(SEEDS),100000)
+
+accept: setup ## rewrite the golden files from what the code gives now; look at the diff before committing
+	@$(PYTEST) -n 0 --accept -m "golden"
+
+docs: setup ## write the generated pages of docs/ anew
+	@$(BIN)/python scripts/render_docs.py
+
+lock: setup ## resolve the dependencies anew into requirements.lock
+	@CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --extra twin --extra dev --extra bench \
+	  --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links \
+	  --no-emit-trusted-host --output-file requirements.lock pyproject.toml
+
+clean: ## remove what the tasks made, the virtual environment included
+	@rm -rf .venv out build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
