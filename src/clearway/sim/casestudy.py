@@ -1,0 +1,282 @@
+"""The built-in scenario: one centre of 128 GPUs, once split by hand and once allocated by Clearway.
+
+The situation is a published one: training jobs of 8–16 GPUs for 2–7 days, 5–10 of them a day, 100 one-GPU inference
+tasks an hour with a start promised within 100 ms, a burst of 1,000 tasks at once, and a node that fails. Published
+result (`PUBLISHED`): use 55 → 82 %, inference wait 2 h → 80 ms, training time −15 %.
+
+What the description leaves open is fixed here, the same for both sides:
+
+- Load. The middle of the three ranges asks 7.5 × 12 × 4.5 = 405 GPUs of 128, on any schedule. So jobs come on working
+  days only, in office hours, and each range is skewed to its lower end; `offered_devices` computes the product. That
+  is what leaves a hand-split centre at about 55 % use, as published.
+- Inference tasks take minutes (log-normal, mean `TASK_MEAN_MS`, at most `TASK_MAX_MS`), arrive as a Poisson stream,
+  and need one whole GPU each: none shares a device.
+- Training saves a checkpoint each 30 minutes and resumes from the last one after a failure, on both sides.
+- Both sides see the same jobs, the same cluster and the same failure of the same node at the same time.
+
+Static: `STATIC_TRAINING_NODES` nodes are for training and the rest for inference, by node label; strict first come,
+first served in each part; jobs keep the size they asked for; nothing is preempted. Dynamic: one machine, any job on
+any node; training may run on half to twice the GPUs it asked for, along one speed-up curve; tasks come first.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from clearway.model.cluster import ClusterSpec, DeviceGroup, NodeSpec, QueueSpec
+from clearway.model.ids import JobId, NodeName, QueueName, TenantName
+from clearway.model.jobs import Checkpoint, Elastic, JobKind, JobSpec, Request
+from clearway.model.units import DAY_MS, GIB, HOUR_MS, MINUTE_MS, SECOND_MS
+from clearway.sim.workload import TraceJob, Workload
+
+NODES: Final = 16
+DEVICES_PER_NODE: Final = 8
+DAYS: Final = 28
+"""Four weeks: enough for about 120 training jobs, and the week's rhythm four times."""
+
+STATIC_TRAINING_NODES: Final = 12
+"""96 GPUs hold the offered training load with some room; 32 hold five times the steady inference load. A site that
+gave training more would start the burst later, one that gave it less would let training queue without end."""
+
+TRAINING_PER_DAY_MIN: Final = 5
+TRAINING_PER_DAY_MAX: Final = 10
+TRAINING_PER_DAY_SKEW: Final = 0.14
+"""Chance of each job of a day beyond the fifth: 5.7 jobs on a working day."""
+TRAINING_SIZES: Final = (8, 12, 16)
+TRAINING_SIZE_CHANCES: Final = (0.85, 0.10, 0.05)
+TRAINING_RUN_MIN_MS: Final = 2 * DAY_MS
+TRAINING_RUN_MAX_MS: Final = 7 * DAY_MS
+TRAINING_RUN_EXCESS_MS: Final = DAY_MS // 5
+"""Mean of the exponential that is added to two days."""
+OFFICE_BEGIN_MS: Final = 8 * HOUR_MS
+OFFICE_END_MS: Final = 20 * HOUR_MS
+
+TASKS_PER_HOUR: Final = 100
+TASK_MEAN_MS: Final = 4 * MINUTE_MS
+TASK_SIGMA: Final = 0.75
+TASK_MIN_MS: Final = 10 * SECOND_MS
+TASK_MAX_MS: Final = 30 * MINUTE_MS
+TASK_LATENCY_TARGET_MS: Final = 100
+BURST_TASKS: Final = 1_000
+BURST_AT_MS: Final = 9 * DAY_MS + 10 * HOUR_MS
+"""The second Wednesday at ten: training is at its busiest in the middle of a week."""
+
+FAILED_NODE: Final = NodeName("node-03")
+FAILS_AT_MS: Final = 16 * DAY_MS + 3 * HOUR_MS
+REPAIR_MS: Final = 12 * HOUR_MS
+
+CHECKPOINT: Final = Checkpoint(
+    interval_ms=30 * MINUTE_MS, cost_ms=15 * SECOND_MS, restart_ms=2 * MINUTE_MS, grace_ms=30 * SECOND_MS
+)
+SPEEDUP: Final = ((1, 1.0), (2, 1.96), (4, 3.8), (8, 7.3), (12, 10.6), (16, 13.7), (24, 19.2), (32, 24.0))
+"""Data-parallel training on 8-GPU nodes: 91 % of linear within a node, 86 % on two, 75 % on four. The curves of the
+profiled models in Pollux (Qiao et al., OSDI 2021) lie on both sides of it."""
+
+TRAINING_QUEUE: Final = QueueName("training")
+INFERENCE_QUEUE: Final = QueueName("inference")
+TRAINING_TENANT: Final = TenantName("research")
+INFERENCE_TENANT: Final = TenantName("product")
+PART_LABEL: Final = "part"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """The result to beat. use: ratio of devices in use. wait in ms. training_time: change of mean completion time."""
+
+    use_static: float = 0.55
+    use_dynamic: float = 0.82
+    wait_static_ms: int = 2 * HOUR_MS
+    wait_dynamic_ms: int = 80
+    training_time_ratio: float = -0.15
+
+
+PUBLISHED: Final = Published()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFailure:
+    """`node` is down from `at_ms` for `repair_ms`."""
+
+    node: NodeName
+    at_ms: int
+    repair_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """One side of the study: all that a run of the twin needs, with the policy by name (see `policies.named`)."""
+
+    name: str
+    workload: Workload
+    cluster: ClusterSpec
+    policy: str
+    queues: tuple[QueueSpec, ...]
+    failures: tuple[NodeFailure, ...]
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseStudy:
+    """The same load on the same machine, twice. burst_jobs: ids of the tasks of the burst, on both sides."""
+
+    static: Setup
+    dynamic: Setup
+    burst_jobs: range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Arrival:
+    """A job before it has an id. devices: one replica each."""
+
+    submit_ms: int
+    run_ms: int
+    kind: JobKind
+    devices: int = 1
+
+
+def make_case_study(seed: int) -> CaseStudy:
+    """The scenario with the arrivals and run times of `seed`. Both sides have the same ids for the same jobs."""
+    arrivals = sorted(_training(seed) + _steady_tasks(seed), key=lambda arrival: arrival.submit_ms)
+    before_burst = sum(1 for arrival in arrivals if arrival.submit_ms <= BURST_AT_MS)
+    arrivals[before_burst:before_burst] = _burst_tasks(seed)
+    return CaseStudy(
+        static=_setup(arrivals, seed, dynamic=False),
+        dynamic=_setup(arrivals, seed, dynamic=True),
+        burst_jobs=range(before_burst + 1, before_burst + 1 + BURST_TASKS),
+    )
+
+
+def offered_devices(workload: Workload, kind: JobKind) -> float:
+    """Devices that the jobs of `kind` would keep busy on average over the `DAYS` of arrivals, at the size asked."""
+    asked = sum(job.run_ms * job.spec.replicas for job in workload.jobs if job.spec.kind is kind)
+    return asked / (DAYS * DAY_MS)
+
+
+def make_case_cluster() -> ClusterSpec:
+    """16 nodes of 8 GPUs, four to a leaf switch, labelled with the part they belong to when the machine is split."""
+    return ClusterSpec(nodes=tuple(_node(index) for index in range(NODES)))
+
+
+def _node(index: int) -> NodeSpec:
+    part = "training" if index < STATIC_TRAINING_NODES else "inference"
+    return NodeSpec(
+        name=NodeName(f"node-{index:02d}"),
+        groups=(DeviceGroup(model="A100", count=DEVICES_PER_NODE, memory_bytes=80 * GIB),),
+        leaf=f"leaf-{index // 4}",
+        labels=((PART_LABEL, part),),
+    )
+
+
+def _training(seed: int) -> list[_Arrival]:
+    generator = np.random.default_rng([seed, 1])
+    return [arrival for day in range(DAYS) if day % 7 < 5 for arrival in _training_day(day, generator)]
+
+
+def _training_day(day: int, generator: np.random.Generator) -> Iterator[_Arrival]:
+    extra = TRAINING_PER_DAY_MAX - TRAINING_PER_DAY_MIN
+    count = TRAINING_PER_DAY_MIN + int(generator.binomial(extra, TRAINING_PER_DAY_SKEW))
+    for _ in range(count):
+        excess_ms = int(generator.exponential(TRAINING_RUN_EXCESS_MS))
+        yield _Arrival(
+            submit_ms=day * DAY_MS + int(generator.integers(OFFICE_BEGIN_MS, OFFICE_END_MS)),
+            run_ms=min(TRAINING_RUN_MIN_MS + excess_ms, TRAINING_RUN_MAX_MS),
+            kind=JobKind.TRAIN,
+            devices=int(generator.choice(TRAINING_SIZES, p=TRAINING_SIZE_CHANCES)),
+        )
+
+
+def _steady_tasks(seed: int) -> list[_Arrival]:
+    """A Poisson stream: given their number, the arrivals are uniform over the time."""
+    generator = np.random.default_rng([seed, 2])
+    count = int(generator.poisson(TASKS_PER_HOUR * 24 * DAYS))
+    submits = np.sort(generator.integers(0, DAYS * DAY_MS, count))
+    return [
+        _task(int(submit_ms), run_ms) for submit_ms, run_ms in zip(submits, _task_runs(count, generator), strict=True)
+    ]
+
+
+def _burst_tasks(seed: int) -> list[_Arrival]:
+    return [_task(BURST_AT_MS, run_ms) for run_ms in _task_runs(BURST_TASKS, np.random.default_rng([seed, 3]))]
+
+
+def _task(submit_ms: int, run_ms: int) -> _Arrival:
+    return _Arrival(submit_ms=submit_ms, run_ms=run_ms, kind=JobKind.TASK)
+
+
+def _task_runs(count: int, generator: np.random.Generator) -> list[int]:
+    """Run times in ms: log-normal with mean TASK_MEAN_MS before it is cut to the range."""
+    location = np.log(TASK_MEAN_MS) - TASK_SIGMA**2 / 2
+    drawn = generator.lognormal(location, TASK_SIGMA, count)
+    return [int(run_ms) for run_ms in np.clip(drawn, TASK_MIN_MS, TASK_MAX_MS)]
+
+
+def _setup(arrivals: list[_Arrival], seed: int, *, dynamic: bool) -> Setup:
+    specify = _dynamic_spec if dynamic else _static_spec
+    jobs = tuple(
+        TraceJob(spec=specify(JobId(number), arrival), submit_ms=arrival.submit_ms, run_ms=arrival.run_ms)
+        for number, arrival in enumerate(arrivals, start=1)
+    )
+    name = "clearway" if dynamic else "static"
+    cluster = make_case_cluster()
+    return Setup(
+        name=name,
+        workload=Workload(name=f"case study, {name}", jobs=jobs, cluster=cluster),
+        cluster=cluster,
+        policy="clearway" if dynamic else "fifo",
+        queues=_queues(dynamic=dynamic),
+        failures=(NodeFailure(node=FAILED_NODE, at_ms=FAILS_AT_MS, repair_ms=REPAIR_MS),),
+        seed=seed,
+    )
+
+
+def _queues(*, dynamic: bool) -> tuple[QueueSpec, ...]:
+    """Static parts do not meet, so their queues are equals; on one machine inference goes first."""
+    if not dynamic:
+        return (QueueSpec(name=TRAINING_QUEUE), QueueSpec(name=INFERENCE_QUEUE))
+    return (
+        QueueSpec(name=TRAINING_QUEUE),
+        QueueSpec(name=INFERENCE_QUEUE, priority=100, preempts=(TRAINING_QUEUE,)),
+    )
+
+
+def _static_spec(number: JobId, arrival: _Arrival) -> JobSpec:
+    if arrival.kind is JobKind.TASK:
+        return _task_spec(number, Request(node_labels=((PART_LABEL, "inference"),)))
+    return _training_spec(number, arrival, Request(node_labels=((PART_LABEL, "training"),)), elastic=None)
+
+
+def _dynamic_spec(number: JobId, arrival: _Arrival) -> JobSpec:
+    if arrival.kind is JobKind.TASK:
+        return _task_spec(number, Request())
+    elastic = Elastic(replicas_min=arrival.devices // 2, replicas_max=2 * arrival.devices, speedup=SPEEDUP)
+    return _training_spec(number, arrival, Request(), elastic=elastic)
+
+
+def _task_spec(number: JobId, request: Request) -> JobSpec:
+    return JobSpec(
+        id=number,
+        request=request,
+        kind=JobKind.TASK,
+        tenant=INFERENCE_TENANT,
+        queue=INFERENCE_QUEUE,
+        estimate_ms=TASK_MEAN_MS,
+        preemptible=False,
+        latency_target_ms=TASK_LATENCY_TARGET_MS,
+    )
+
+
+def _training_spec(number: JobId, arrival: _Arrival, request: Request, elastic: Elastic | None) -> JobSpec:
+    """Users guess whole days, rounded up, as people do."""
+    return JobSpec(
+        id=number,
+        request=request,
+        replicas=arrival.devices,
+        kind=JobKind.TRAIN,
+        tenant=TRAINING_TENANT,
+        queue=TRAINING_QUEUE,
+        estimate_ms=-(-arrival.run_ms // DAY_MS) * DAY_MS,
+        elastic=elastic,
+        checkpoint=CHECKPOINT,
+    )
