@@ -6,5 +6,6 @@ docstring says how its records become jobs.
 """
 
 from clearway.sim.traces.formats import FORMATS, TraceFormat, detect_format, read_workload
+from clearway.sim.traces.inventories import is_inventory, read_cluster
 
-__all__ = ["FORMATS", "TraceFormat", "detect_format", "read_workload"]
+__all__ = ["FORMATS", "TraceFormat", "detect_format", "is_inventory", "read_cluster", "read_workload"]

@@ -5,6 +5,7 @@ whose message is the reason under which the record is counted, so it must not co
 import csv
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from math import isfinite
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,6 +79,17 @@ def parse_seconds_ms(text: str) -> int:
         return round(float(text) * SECOND_MS)
     except (ValueError, OverflowError):
         raise ValueError("a duration that is not a number of seconds") from None
+
+
+def parse_number(text: str) -> float:
+    """A finite number. ValueError otherwise."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError("a field that must be a number is not") from None
+    if not isfinite(value):
+        raise ValueError("a number that is not finite")
+    return value
 
 
 def parse_whole(text: str) -> int:

@@ -6,12 +6,23 @@ from pathlib import Path
 from types import MappingProxyType
 
 from clearway.model.errors import InputError
+from clearway.sim.traces.openb import read_dlrm, read_openb, recognise_dlrm, recognise_openb
 from clearway.sim.traces.philly import read_philly, recognise_philly
+from clearway.sim.traces.requests import (
+    read_azure,
+    read_mooncake,
+    read_servegen,
+    recognise_azure,
+    recognise_mooncake,
+    recognise_servegen,
+)
+from clearway.sim.traces.sacct import read_eagle, read_sacct, recognise_eagle, recognise_sacct
 from clearway.sim.traces.source import ProgressCallback, read_head
 from clearway.sim.traces.swf import read_swf, recognise_swf
 from clearway.sim.workload import Workload
 
 Reader = Callable[[Path, "ReadSettings"], Workload]
+PlainReader = Callable[[Path, int | None, ProgressCallback | None], Workload]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,18 +44,69 @@ class TraceFormat:
     read: Reader
 
 
+def _plain(read: PlainReader) -> Reader:
+    """A reader that needs no seed."""
+    return lambda path, settings: read(path, settings.limit, settings.progress)
+
+
+def _read_servegen(path: Path, settings: ReadSettings) -> Workload:
+    return read_servegen(path, settings.limit, settings.seed, settings.progress)
+
+
 _ALL = (
     TraceFormat(
         name="swf",
         summary="Standard Workload Format (Parallel Workloads Archive)",
         recognises=recognise_swf,
-        read=lambda path, settings: read_swf(path, settings.limit, settings.progress),
+        read=_plain(read_swf),
     ),
     TraceFormat(
         name="philly",
         summary="Philly job list as CSV: timestamp,duration,num_gpus,gpu_time,cluster",
         recognises=recognise_philly,
-        read=lambda path, settings: read_philly(path, settings.limit, settings.progress),
+        read=_plain(read_philly),
+    ),
+    TraceFormat(
+        name="sacct",
+        summary="Slurm's sacct --parsable2, with a header or in XDMoD's columns",
+        recognises=recognise_sacct,
+        read=_plain(read_sacct),
+    ),
+    TraceFormat(
+        name="eagle",
+        summary="NREL Eagle jobs as CSV",
+        recognises=recognise_eagle,
+        read=_plain(read_eagle),
+    ),
+    TraceFormat(
+        name="openb",
+        summary="Alibaba GPU-sharing pods (cluster-trace-gpu-v2023)",
+        recognises=recognise_openb,
+        read=_plain(read_openb),
+    ),
+    TraceFormat(
+        name="azure-llm",
+        summary="Azure LLM inference requests",
+        recognises=recognise_azure,
+        read=_plain(read_azure),
+    ),
+    TraceFormat(
+        name="mooncake",
+        summary="Mooncake LLM requests, one JSON object a line",
+        recognises=recognise_mooncake,
+        read=_plain(read_mooncake),
+    ),
+    TraceFormat(
+        name="servegen",
+        summary="ServeGen client rates; requests are drawn with the seed",
+        recognises=recognise_servegen,
+        read=_read_servegen,
+    ),
+    TraceFormat(
+        name="alibaba-dlrm",
+        summary="Alibaba recommendation-model instances (cluster-trace-gpu-v2025)",
+        recognises=recognise_dlrm,
+        read=_plain(read_dlrm),
     ),
 )
 
