@@ -1,0 +1,53 @@
+"""How a command ends that could not do its work: one clear block on standard error, and a code that scripts can use.
+
+Codes: 0 done; 2 something given is wrong (also Typer's code for wrong options); 3 an optional part is not installed;
+70 our bug (EX_SOFTWARE of sysexits.h), with the story; 130 interrupted.
+"""
+
+import traceback
+from typing import Any, Final
+
+import typer
+from rich.text import Text
+from typer.core import TyperGroup
+
+from clearway.cli.session import Session, make_session
+from clearway.model.errors import InputError, MissingExtraError
+
+EXIT_INPUT: Final = 2
+EXIT_MISSING_EXTRA: Final = 3
+EXIT_INTERNAL: Final = 70
+
+
+class CommandGroup(TyperGroup):
+    """A group of commands that turns exceptions into messages and exit codes."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the chosen command."""
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            _show(ctx, "Input error", str(error))
+            raise typer.Exit(EXIT_INPUT) from error
+        except MissingExtraError as error:
+            _show(ctx, "Not installed", str(error))
+            raise typer.Exit(EXIT_MISSING_EXTRA) from error
+        except Exception as error:
+            if _is_of_typer(error):
+                raise
+            _show(ctx, "Internal error; please report it with what follows", traceback.format_exc())
+            raise typer.Exit(EXIT_INTERNAL) from error
+
+
+def _is_of_typer(error: Exception) -> bool:
+    """Whether Typer itself knows what to do: wrong options, `typer.Exit`, an aborted prompt, a closed pipe.
+
+    Its exceptions have no common public base, but all that end the program by themselves carry an exit code."""
+    return hasattr(error, "exit_code") or isinstance(error, typer.Abort | BrokenPipeError)
+
+
+def _show(context: Any, heading: str, story: str) -> None:
+    session = context.obj if isinstance(context.obj, Session) else make_session(None)
+    session.notes.print(Text(session.say(heading), style="bold red"), soft_wrap=True)
+    for line in story.rstrip().splitlines():
+        session.notes.print(Text(f"  {line}"), soft_wrap=True)

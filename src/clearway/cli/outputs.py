@@ -1,0 +1,69 @@
+"""Where results go besides the screen: files, or standard output as JSON."""
+
+import json
+import math
+from pathlib import Path
+from typing import Final
+
+from clearway.cli.session import Session
+from clearway.model.errors import InputError
+
+STANDARD_OUTPUT: Final = "-"
+
+
+def is_json_only(target: str | None) -> bool:
+    """Whether standard output must hold nothing but JSON."""
+    return target == STANDARD_OUTPUT
+
+
+def write_json(session: Session, value: object, target: str) -> None:
+    """Write `value` as JSON to a file, or to standard output for `-`. NaN and infinity become null."""
+    write_json_text(session, json.dumps(_finite(value), indent=2, ensure_ascii=False), target)
+
+
+def write_json_text(session: Session, text: str, target: str) -> None:
+    """Write JSON that is rendered already."""
+    if is_json_only(target):
+        session.screen.file.write(text.rstrip("\n") + "\n")
+    else:
+        write_text(session, text.rstrip("\n") + "\n", Path(target))
+
+
+def write_text(session: Session, text: str, path: Path) -> None:
+    """Write `text` to `path`, making its folder; says so on standard error. InputError if that cannot be done."""
+    ready_path(path)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise _not_writable(path, error) from error
+    note_written(session, path)
+
+
+def ready_path(path: Path) -> None:
+    """Make the folder of `path`. InputError if that cannot be done, or if `path` is itself a folder."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _not_writable(path, error) from error
+    if path.is_dir():
+        raise InputError(f"{path}: expected a file to write, found a folder; name a file in it")
+
+
+def note_written(session: Session, path: Path) -> None:
+    """Say that `path` was written."""
+    session.note("Wrote {path}", path=path)
+
+
+def _not_writable(path: Path, error: OSError) -> InputError:
+    return InputError(f"{path}: expected a file that can be written, found: {error.strerror}; choose another place")
+
+
+def _finite(value: object) -> object:
+    """`value` with every float that JSON does not have replaced by None."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): _finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    return value

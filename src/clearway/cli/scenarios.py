@@ -1,0 +1,46 @@
+"""`clearway scenario`: situations that are built in and need no file."""
+
+import typer
+
+from clearway.cli.options import HtmlOption, JsonOption, SeedOption
+from clearway.cli.outputs import is_json_only, note_written, ready_path, write_json
+from clearway.cli.session import session_of
+
+app = typer.Typer(no_args_is_help=True, help="Run a built-in scenario.")
+
+SCENARIOS = (("case-study", "A centre of 128 GPUs for four weeks: split by hand, and allocated by Clearway."),)
+
+
+@app.command(name="list", help="List the built-in scenarios.")
+def list_scenarios(context: typer.Context, json_target: JsonOption = None) -> None:
+    """One line per scenario."""
+    from clearway.cli.tables import show_pairs
+
+    session = session_of(context)
+    if not is_json_only(json_target):
+        show_pairs(session, ("Scenario", "What it is"), tuple((name, session.say(text)) for name, text in SCENARIOS))
+    if json_target is not None:
+        write_json(session, [{"name": name, "summary": text} for name, text in SCENARIOS], json_target)
+
+
+@app.command(name="case-study", help="A centre of 128 GPUs for four weeks: split by hand, and allocated by Clearway.")
+def case_study(
+    context: typer.Context, seed: SeedOption = 0, json_target: JsonOption = None, html: HtmlOption = None
+) -> None:
+    """Run both sides, show them against the published result, write."""
+    from clearway.bootstrap import reports
+    from clearway.bootstrap.casestudy import case_study_as_json, run_case_study
+    from clearway.cli.tables import show_case_study
+
+    session = session_of(context)
+    if html is not None:
+        ready_path(html)
+    with session.progress("Simulating the case study") as progress:
+        outcome = run_case_study(seed, progress)
+    if not is_json_only(json_target):
+        show_case_study(session, outcome)
+    if json_target is not None:
+        write_json(session, case_study_as_json(outcome), json_target)
+    if html is not None:
+        reports.write_runs_html([outcome.static, outcome.dynamic], html)
+        note_written(session, html)

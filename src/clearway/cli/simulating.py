@@ -1,0 +1,84 @@
+"""`clearway simulate`: one trace under one policy."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clearway.cli.options import (
+    ClusterOption,
+    FaultsOption,
+    FormatOption,
+    HtmlOption,
+    JsonOption,
+    LimitOption,
+    SeedOption,
+    SiteOption,
+    TraceArgument,
+)
+from clearway.cli.outputs import is_json_only, note_written, ready_path, write_json_text
+from clearway.cli.session import session_of
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command(
+        name="simulate", help="Replay a trace under one policy and show waits, use, and the gap to the limits."
+    )(simulate)
+
+
+def simulate(
+    context: typer.Context,
+    trace: TraceArgument,
+    policy: Annotated[
+        str, typer.Option("--policy", metavar="NAME|FILE", help="A policy of `clearway policies`, or a YAML file.")
+    ],
+    cluster: ClusterOption = None,
+    trace_format: FormatOption = None,
+    seed: SeedOption = 0,
+    limit: LimitOption = None,
+    site: SiteOption = None,
+    faults: FaultsOption = "none",
+    json_target: JsonOption = None,
+    jobs_csv: Annotated[
+        Path | None, typer.Option("--jobs-csv", metavar="FILE", help="Write one line per job: times, devices, outcome.")
+    ] = None,
+    html: HtmlOption = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Let independent checkers judge the state after every event (slow).")
+    ] = False,
+) -> None:
+    """Read, run, show, write."""
+    from clearway.bootstrap import reports
+    from clearway.bootstrap.simulation import SimulationRequest, prepare, run_prepared
+    from clearway.cli.tables import show_run
+
+    session = session_of(context)
+    request = SimulationRequest(
+        trace=trace,
+        policy=policy,
+        format=trace_format,
+        cluster=cluster,
+        site=site,
+        faults=faults,
+        seed=seed,
+        limit=limit,
+        is_checked=check,
+    )
+    for path in (jobs_csv, html):
+        if path is not None:
+            ready_path(path)
+    with session.progress("Reading {trace}", trace=trace) as progress:
+        prepared = prepare(request, progress)
+    with session.progress("Simulating {policy}", policy=policy) as progress:
+        run = run_prepared(prepared, progress)
+    if not is_json_only(json_target):
+        show_run(session, run)
+    if json_target is not None:
+        write_json_text(session, reports.render_run_json(run), json_target)
+    if jobs_csv is not None:
+        reports.write_run_jobs(run, jobs_csv)
+        note_written(session, jobs_csv)
+    if html is not None:
+        reports.write_runs_html([run], html)
+        note_written(session, html)
