@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from clearway.model.errors import InputError
 from clearway.model.units import SECOND_MS
+from clearway.sim.text_files import ProgressCallback, iterate_lines
 from clearway.sim.traces.assemble import SkipTally
-from clearway.sim.traces.source import ProgressCallback, iterate_lines
 
 EPOCH = datetime(1970, 1, 1)
 WRONG_FIELD_COUNT = "not as many fields as the header has"

@@ -6,8 +6,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from clearway.model.errors import InputError
+from clearway.sim.text_files import ProgressCallback, read_head
+from clearway.sim.traces.gavel import read_gavel, recognise_gavel
 from clearway.sim.traces.openb import read_dlrm, read_openb, recognise_dlrm, recognise_openb
 from clearway.sim.traces.philly import read_philly, recognise_philly
+from clearway.sim.traces.pollux import read_pollux, recognise_pollux
 from clearway.sim.traces.requests import (
     read_azure,
     read_mooncake,
@@ -17,7 +20,6 @@ from clearway.sim.traces.requests import (
     recognise_servegen,
 )
 from clearway.sim.traces.sacct import read_eagle, read_sacct, recognise_eagle, recognise_sacct
-from clearway.sim.traces.source import ProgressCallback, read_head
 from clearway.sim.traces.swf import read_swf, recognise_swf
 from clearway.sim.workload import Workload
 
@@ -47,6 +49,11 @@ class TraceFormat:
 def _plain(read: PlainReader) -> Reader:
     """A reader that needs no seed."""
     return lambda path, settings: read(path, settings.limit, settings.progress)
+
+
+def _never(_: tuple[str, ...]) -> bool:
+    """For a format whose files are recognised under another name."""
+    return False
 
 
 def _read_servegen(path: Path, settings: ReadSettings) -> Workload:
@@ -83,6 +90,24 @@ _ALL = (
         summary="Alibaba GPU-sharing pods (cluster-trace-gpu-v2023)",
         recognises=recognise_openb,
         read=_plain(read_openb),
+    ),
+    TraceFormat(
+        name="gavel",
+        summary="Gavel job traces, with the throughput table in a folder above",
+        recognises=recognise_gavel,
+        read=_plain(read_gavel),
+    ),
+    TraceFormat(
+        name="pollux",
+        summary="Pollux workloads, with the profiles in a folder above",
+        recognises=recognise_pollux,
+        read=_plain(read_pollux),
+    ),
+    TraceFormat(
+        name="sia",
+        summary="Sia workloads: recognised and read as pollux",
+        recognises=_never,
+        read=_plain(read_pollux),
     ),
     TraceFormat(
         name="azure-llm",

@@ -15,9 +15,9 @@ from clearway.model.cluster import ClusterSpec, DeviceGroup, NodeSpec
 from clearway.model.errors import InputError
 from clearway.model.ids import NodeName
 from clearway.model.units import DEVICES_PER_MODEL_MAX, GIB, KIB, MIB, MILLI
+from clearway.sim.text_files import iterate_lines, open_text, read_head
 from clearway.sim.traces.assemble import SkipTally
 from clearway.sim.traces.columns import iterate_csv, parse_whole, split_record
-from clearway.sim.traces.source import iterate_lines, open_text, read_head
 
 OPENB = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 SPOT = ("node_name", "gpu_model", "gpu_capacity_num", "cpu_num")

@@ -5,7 +5,8 @@ Sources: Weng et al., "Beware of Fragmentation" (ATC 2023); Yang et al., "GPU-Di
 How openb is read: a pod is one replica with its CPUs and memory; `gpu_milli` below 1000 is a share of one device;
 `gpu_spec` names the allowed models. QOS LS (latency sensitive) is a service, BE (best effort) a preemptible training
 job, the rest training jobs that are not preempted. A pod runs from `scheduled_time` to `deletion_time`; one that was
-never scheduled, from `creation_time`. The variants without times (multigpu) are lists for filling a cluster. The node list beside the file is the cluster of the workload.
+never scheduled, from `creation_time`. The variants without times (multigpu) are lists for filling a cluster. The node
+list beside the file is the cluster of the workload.
 
 How DLRM is read: an instance is a service of one replica; those that existed before the trace come at 0, and those that
 outlive it end with it. RDMA shares and spread limits have no counterpart in a job and are left out of the request.
@@ -15,10 +16,10 @@ from pathlib import Path
 
 from clearway.model.jobs import JobKind, Outcome, Request
 from clearway.model.units import DAY_MS, GIB, MIB, MILLI, SECOND_MS
+from clearway.sim.text_files import ProgressCallback, read_head
 from clearway.sim.traces.assemble import JobDraft, JobOptions, SkipTally, TraceFacts, assemble_workload
 from clearway.sim.traces.columns import CsvRow, iterate_csv, parse_number, parse_seconds_ms, parse_whole, split_record
 from clearway.sim.traces.inventories import read_cluster
-from clearway.sim.traces.source import ProgressCallback, read_head
 from clearway.sim.workload import Workload
 
 HEADER = (

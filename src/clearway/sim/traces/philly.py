@@ -12,9 +12,9 @@ from pathlib import Path
 
 from clearway.model.ids import TenantName
 from clearway.model.jobs import Request
+from clearway.sim.text_files import ProgressCallback
 from clearway.sim.traces.assemble import JobDraft, JobOptions, SkipTally, TraceFacts, assemble_workload
 from clearway.sim.traces.columns import CsvRow, iterate_csv, parse_seconds_ms, parse_wall_clock_ms, parse_whole
-from clearway.sim.traces.source import ProgressCallback
 from clearway.sim.workload import Workload
 
 HEADER = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from clearway.model.errors import InputError
 from clearway.model.jobs import JobKind, Request
 from clearway.model.units import SECOND_MS
+from clearway.sim.text_files import ProgressCallback, iterate_lines, open_text
 from clearway.sim.traces.assemble import JobDraft, JobOptions, SkipTally, TraceFacts, assemble_workload
 from clearway.sim.traces.columns import (
     CsvRow,
@@ -29,7 +30,6 @@ from clearway.sim.traces.columns import (
     parse_whole,
     split_record,
 )
-from clearway.sim.traces.source import ProgressCallback, iterate_lines, open_text
 from clearway.sim.workload import Workload
 
 AZURE_HEADER = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")

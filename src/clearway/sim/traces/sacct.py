@@ -20,9 +20,9 @@ from clearway.model.errors import InputError
 from clearway.model.ids import QueueName, TenantName
 from clearway.model.jobs import Outcome, Request
 from clearway.model.units import DAY_MS, GIB, HOUR_MS, KIB, MIB, MILLI, MINUTE_MS, SECOND_MS
+from clearway.sim.text_files import ProgressCallback, iterate_lines
 from clearway.sim.traces.assemble import JobDraft, JobOptions, SkipTally, TraceFacts, assemble_workload
 from clearway.sim.traces.columns import iterate_csv, parse_seconds_ms, parse_wall_clock_ms, parse_whole, split_record
-from clearway.sim.traces.source import ProgressCallback, iterate_lines
 from clearway.sim.workload import Workload
 
 XDMOD_COLUMNS = (

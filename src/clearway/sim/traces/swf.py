@@ -18,8 +18,8 @@ from clearway.model.cluster import ClusterSpec, DeviceGroup, NodeSpec
 from clearway.model.ids import NodeName, QueueName, TenantName
 from clearway.model.jobs import Outcome, Request
 from clearway.model.units import DEVICES_PER_MODEL_MAX, SECOND_MS
+from clearway.sim.text_files import ProgressCallback, iterate_lines
 from clearway.sim.traces.assemble import JobDraft, JobOptions, SkipTally, TraceFacts, assemble_workload
-from clearway.sim.traces.source import ProgressCallback, iterate_lines
 from clearway.sim.workload import Workload
 
 FIELDS_MIN = 18

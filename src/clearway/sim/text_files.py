@@ -1,4 +1,4 @@
-"""Opening trace files: plain or gzip, line by line, with progress counted in bytes of the file as it lies on disk.
+"""Opening text files of data: plain or gzip, line by line, with progress in bytes of the file as it lies on disk.
 
 Invariants: whether a file is compressed is told by its first bytes, never by its name; bytes that are not UTF-8 become
 U+FFFD, so that one bad name does not hide a whole log. Nothing here knows any format.
