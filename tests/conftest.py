@@ -46,11 +46,8 @@ def compare_golden(path: Path, text: str, *, accept: bool) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         return
-    diff = difflib.unified_diff(known.splitlines(), text.splitlines(), "accepted", "found", lineterm="")
-    listing = "\n".join(diff)
-    pytest.fail(
-        f"{path.name} differs; if the change is meant, run `make accept` and commit it\n{listing}", pytrace=False
-    )
+    diff = "\n".join(difflib.unified_diff(known.splitlines(), text.splitlines(), "accepted", "found", lineterm=""))
+    pytest.fail(f"{path.name} differs; if the change is meant, run `make accept` and commit it\n{diff}", pytrace=False)
 
 
 @pytest.fixture
