@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from clearway.model.units import SECOND_MS
-from clearway.wire.problems import ValueProblem
+from clearway.wire.problems import ParseError
 from clearway.wire.units import TEXT_CHARACTERS_MAX, parse_duration
 
 _EXPECTED = "a time such as now+1hour, 2026-01-31T12:00 or 18:30"
@@ -20,9 +20,9 @@ _DAY: Final = datetime.timedelta(days=1)
 
 
 def parse_moment(text: object, *, now_ms: int, zone: datetime.tzinfo = datetime.UTC) -> int:
-    """Unix milliseconds of `text`. now_ms: the present, likewise. Raises ValueProblem."""
+    """Unix milliseconds of `text`. now_ms: the present, likewise. Raises ParseError."""
     if not isinstance(text, str) or len(text) > TEXT_CHARACTERS_MAX:
-        raise ValueProblem(expected=_EXPECTED, found=text, hint="put a time in quotes")
+        raise ParseError(expected=_EXPECTED, found=text, hint="put a time in quotes")
     word = text.strip()
     if word.lower() == "now":
         return now_ms
@@ -51,30 +51,30 @@ def _parse_clock(word: str, present: datetime.datetime) -> datetime.datetime | N
     if word in _CLOCK_WORDS:
         moment = midnight.replace(hour=_CLOCK_WORDS[word])
     elif match is not None:
-        moment = midnight.replace(**_clock_fields(match, word))
+        moment = midnight + _parse_time_of_day(match, word)
     else:
         return None
     return moment if moment > present else moment + _DAY
 
 
-def _clock_fields(match: re.Match[str], word: str) -> dict[str, int]:
+def _parse_time_of_day(match: re.Match[str], word: str) -> datetime.timedelta:
     hour, minute, second = int(match.group(1)), int(match.group(2)), int(match.group(3) or 0)
     half = match.group(4)
     is_valid = minute < 60 and second < 60 and (1 <= hour <= 12 if half else hour < 24)
     if not is_valid:
-        raise ValueProblem(expected=_EXPECTED, found=word, hint="hours 0-23 (1-12 with am or pm), minutes 0-59")
+        raise ParseError(expected=_EXPECTED, found=word, hint="hours 0-23 (1-12 with am or pm), minutes 0-59")
     if half:
         hour = hour % 12 + (12 if half == "pm" else 0)
-    return {"hour": hour, "minute": minute, "second": second}
+    return datetime.timedelta(hours=hour, minutes=minute, seconds=second)
 
 
 def _parse_iso(word: str, zone: datetime.tzinfo) -> datetime.datetime:
     if not re.match(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", word):
-        raise ValueProblem(expected=_EXPECTED, found=word, hint="dates are written year-month-day")
+        raise ParseError(expected=_EXPECTED, found=word, hint="dates are written year-month-day")
     try:
         moment = datetime.datetime.fromisoformat(word)
     except ValueError as error:
-        raise ValueProblem(expected=_EXPECTED, found=word, hint=str(error)) from error
+        raise ParseError(expected=_EXPECTED, found=word, hint=str(error)) from error
     return moment if moment.tzinfo else moment.replace(tzinfo=zone)
 
 

@@ -1,6 +1,6 @@
 """What is wrong with an input, in one form: `file:line: field: expected ..., found ...; hint`.
 
-A parser of one value raises `ValueProblem`, which knows nothing of files. Whoever knows the place turns it into a
+A parser of one value raises `ParseError`, which knows nothing of files. Whoever knows the place turns it into a
 `Problem`, gathers all of a file, and raises them together.
 """
 
@@ -20,7 +20,7 @@ PROBLEMS_SHOWN_MAX = 50
 """Problems of one file that are printed; a file with more is better mended in rounds."""
 
 
-class ValueProblem(InputError, ValueError):
+class ParseError(InputError, ValueError):
     """A value does not parse. Also a ValueError, so that pydantic gathers it with the rest of the file.
 
     field: where inside of what was being parsed, such as `elastic.min`; empty = the thing itself.

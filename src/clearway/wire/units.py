@@ -22,7 +22,7 @@ from fractions import Fraction
 from typing import Final
 
 from clearway.model.units import DAY_MS, HOUR_MS, MILLI, MINUTE_MS, SECOND_MS
-from clearway.wire.problems import ValueProblem
+from clearway.wire.problems import ParseError
 
 TEXT_CHARACTERS_MAX: Final = 64
 """No amount needs more; guards against numbers of a million digits."""
@@ -42,12 +42,12 @@ _DURATION_UNITS: Final = (
     ("ms", 1),
 )
 _DURATION_WORDS: Final = {
-    **{word: "w" for word in ("w", "week", "weeks")},
-    **{word: "d" for word in ("d", "day", "days")},
-    **{word: "h" for word in ("h", "hr", "hrs", "hour", "hours")},
-    **{word: "m" for word in ("m", "min", "mins", "minute", "minutes")},
-    **{word: "s" for word in ("s", "sec", "secs", "second", "seconds")},
-    **{word: "ms" for word in ("ms", "millisecond", "milliseconds")},
+    **dict.fromkeys(("w", "week", "weeks"), "w"),
+    **dict.fromkeys(("d", "day", "days"), "d"),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), "h"),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), "m"),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), "s"),
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), "ms"),
 }
 
 _SLURM_TIME_EXPECTED = "a time as Slurm writes it (min, min:sec, h:m:s, d-h, d-h:m or d-h:m:s; 0 = no limit)"
@@ -86,14 +86,14 @@ def parse_slurm_time(text: Scalar) -> int | None:
     """Milliseconds of `min`, `min:sec`, `h:m:s`, `d-h`, `d-h:m` or `d-h:m:s`; None = no limit (0, UNLIMITED).
 
     The last field is not seconds but what the form says: `30:00` is 30 minutes, `2-12` is 60 hours. Fields may exceed
-    60, as in Slurm (`90` is 90 minutes). Raises ValueProblem on anything else.
+    60, as in Slurm (`90` is 90 minutes). Raises ParseError on anything else.
     """
     cleaned = _clean(text, _SLURM_TIME_EXPECTED)
     if cleaned.upper() in ("UNLIMITED", "INFINITE", "-1"):
         return None
     match = re.fullmatch(r"(?:([0-9]+)-)?([0-9]+)(?::([0-9]+))?(?::([0-9]+))?", cleaned)
     if match is None:
-        raise ValueProblem(expected=_SLURM_TIME_EXPECTED, found=text, hint="for 90 minutes write 90 or 1:30:00")
+        raise ParseError(expected=_SLURM_TIME_EXPECTED, found=text, hint="for 90 minutes write 90 or 1:30:00")
     days, first, second, third = match.groups()
     if days is not None or third is not None:
         hours, minutes, seconds = int(first), int(second or 0), int(third or 0)
@@ -122,14 +122,14 @@ def parse_duration(text: Scalar) -> int:
     """Milliseconds of `90s`, `15m`, `2h30m`, `1d`, `250ms`, `1.5 hours`; larger units first, each at most once."""
     cleaned = _clean(text, _DURATION_EXPECTED)
     if not re.fullmatch(rf"(?:{_NUMBER}\s*[a-z]+\s*)+", cleaned):
-        raise ValueProblem(expected=_DURATION_EXPECTED, found=text, hint=_hint_duration(cleaned))
+        raise ParseError(expected=_DURATION_EXPECTED, found=text, hint=_hint_duration(cleaned))
     sizes = dict(_DURATION_UNITS)
     total, last = Fraction(0), math.inf
     for number, word in re.findall(rf"({_NUMBER})\s*([a-z]+)", cleaned):
         size = sizes[_DURATION_WORDS[word]] if word in _DURATION_WORDS else 0
         if not 0 < size < last:
             hint = f"unit {word!r} is unknown or out of place; use w, d, h, m, s, ms, the larger first"
-            raise ValueProblem(expected=_DURATION_EXPECTED, found=text, hint=hint)
+            raise ParseError(expected=_DURATION_EXPECTED, found=text, hint=hint)
         total, last = total + Fraction(number) * size, size
     return _bounded(math.ceil(total), text, _DURATION_EXPECTED)
 
@@ -163,7 +163,7 @@ def parse_time_span(value: Scalar) -> int | None:
         return None
     if re.fullmatch(_NUMBER, cleaned):
         hint = f"a bare number could be minutes or seconds; write {cleaned}m or {cleaned}s"
-        raise ValueProblem(expected=_SPAN_EXPECTED, found=value, hint=hint)
+        raise ParseError(expected=_SPAN_EXPECTED, found=value, hint=hint)
     if re.fullmatch(r"[0-9:-]+", cleaned):
         return parse_slurm_time(cleaned)
     return parse_duration(cleaned)
@@ -176,7 +176,7 @@ def parse_slurm_memory(text: Scalar) -> int:
     """Bytes of Slurm's --mem and its like: a bare number is MiB, K/M/G/T/P are 1024-based. `512K` is 524,288 bytes."""
     match = re.fullmatch(r"([0-9]+)(?:([KMGTP])B?)?", _clean(text, _SLURM_MEMORY_EXPECTED).upper())
     if match is None:
-        raise ValueProblem(expected=_SLURM_MEMORY_EXPECTED, found=text, hint="for one and a half GiB write 1536M")
+        raise ParseError(expected=_SLURM_MEMORY_EXPECTED, found=text, hint="for one and a half GiB write 1536M")
     number, letter = match.groups()
     return _bounded(int(number) * _binary(letter or "M"), text, _SLURM_MEMORY_EXPECTED)
 
@@ -194,7 +194,7 @@ def parse_kubernetes_quantity(text: Scalar) -> Fraction:
     cleaned = _clean(text, _QUANTITY_EXPECTED)
     match = re.fullmatch(r"\+?([0-9]+(?:\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]?|[eE][+-]?[0-9]{1,2})", cleaned)
     if match is None:
-        raise ValueProblem(expected=_QUANTITY_EXPECTED, found=text, hint=_hint_quantity(cleaned))
+        raise ParseError(expected=_QUANTITY_EXPECTED, found=text, hint=_hint_quantity(cleaned))
     number, suffix = match.groups()
     value = Fraction(number.rstrip(".") if number.endswith(".") else number)
     if suffix.endswith("i"):
@@ -235,7 +235,7 @@ def parse_memory(value: Scalar) -> int:
         hint = (
             f"a bare number has no unit; write {cleaned}GB or {cleaned}MB" if bare else "units: B, KB, MB, GB, TB, PB"
         )
-        raise ValueProblem(expected=_MEMORY_EXPECTED, found=value, hint=hint)
+        raise ParseError(expected=_MEMORY_EXPECTED, found=value, hint=hint)
     number, letter = match.groups()
     size = Fraction(number) * (_binary(letter) if letter else 1)
     return _bounded(math.ceil(size), value, _MEMORY_EXPECTED)
@@ -283,7 +283,7 @@ def parse_count(value: Scalar) -> int:
     """A whole number of at least 0, without a unit."""
     cleaned = _clean(value, "a whole number")
     if not re.fullmatch(r"[0-9]+", cleaned):
-        raise ValueProblem(expected="a whole number", found=value, hint="digits only, such as 8")
+        raise ParseError(expected="a whole number", found=value, hint="digits only, such as 8")
     return _bounded(int(cleaned), value, "a whole number")
 
 
@@ -291,7 +291,7 @@ def parse_cpus(value: Scalar) -> int:
     """Thousandths of a CPU, rounded up: `4`, `0.5`, `500m`."""
     match = re.fullmatch(rf"({_NUMBER})(m?)", _clean(value, _CPUS_EXPECTED))
     if match is None:
-        raise ValueProblem(expected=_CPUS_EXPECTED, found=value, hint="500m is half a CPU")
+        raise ParseError(expected=_CPUS_EXPECTED, found=value, hint="500m is half a CPU")
     number, milli = match.groups()
     return _bounded(math.ceil(Fraction(number) * (1 if milli else MILLI)), value, _CPUS_EXPECTED)
 
@@ -300,11 +300,11 @@ def parse_share(value: Scalar) -> int:
     """Thousandths of one device, 1..1000, rounded up: `0.4`, `40%`. Exact: 0.4 is 400."""
     match = re.fullmatch(rf"({_NUMBER})\s*(%?)", _clean(value, _SHARE_EXPECTED))
     if match is None:
-        raise ValueProblem(expected=_SHARE_EXPECTED, found=value, hint="two fifths of a device: 0.4")
+        raise ParseError(expected=_SHARE_EXPECTED, found=value, hint="two fifths of a device: 0.4")
     number, percent = match.groups()
     milli = math.ceil(Fraction(number) * MILLI / (100 if percent else 1))
     if not 1 <= milli <= MILLI:
-        raise ValueProblem(expected=_SHARE_EXPECTED, found=value, hint="for whole devices give `gpus`")
+        raise ParseError(expected=_SHARE_EXPECTED, found=value, hint="for whole devices give `gpus`")
     return milli
 
 
@@ -313,7 +313,7 @@ def parse_milli(value: Scalar) -> int:
     expected = "a number of devices, such as 8 or 0.5"
     cleaned = _clean(value, expected)
     if not re.fullmatch(_NUMBER, cleaned):
-        raise ValueProblem(expected=expected, found=value, hint="digits, with a point if need be")
+        raise ParseError(expected=expected, found=value, hint="digits, with a point if need be")
     return _bounded(math.ceil(Fraction(cleaned) * MILLI), value, expected)
 
 
@@ -321,22 +321,17 @@ def parse_devices(value: Scalar) -> DeviceRequest:
     """`8`, `H100:8` (SkyPilot), `A100:40GB:2` (dstack), `H100` (one): model, memory per device and count in any order
     after the model. A part of digits is the count, a part with a memory unit the memory."""
     expected = "a number of devices or MODEL:COUNT, such as 8, H100:8 or A100:40GB:2"
-    request: dict[str, int | str] = {}
-    for part in _clean(value, expected).split(":"):
-        if re.fullmatch(r"[0-9]+", part):
-            name, parsed = "count", _bounded(int(part), value, expected)
-        elif re.fullmatch(rf"{_NUMBER}\s*[KMGT]i?B", part, re.IGNORECASE):
-            name, parsed = "memory_bytes", parse_memory(part)
+    count, model, memory = -1, "", 0
+    for place, part in enumerate(_clean(value, expected).split(":")):
+        if re.fullmatch(r"[0-9]+", part) and count < 0:
+            count = _bounded(int(part), value, expected)
+        elif re.fullmatch(rf"{_NUMBER}\s*[KMGT]i?B", part, re.IGNORECASE) and not memory:
+            memory = parse_memory(part)
+        elif re.fullmatch(r"[A-Za-z][\w.+ -]*", part) and place == 0:
+            model = part
         else:
-            name, parsed = "model", part
-        if name in request or parsed == "" or (name == "model" and request):
-            raise ValueProblem(expected=expected, found=value, hint="each part at most once, the model first")
-        request[name] = parsed
-    return DeviceRequest(
-        count=int(request.get("count", 1)),
-        model=str(request.get("model", "")),
-        memory_bytes=int(request.get("memory_bytes", 0)),
-    )
+            raise ParseError(expected=expected, found=value, hint="each part at most once, the model first")
+    return DeviceRequest(count=1 if count < 0 else count, model=model, memory_bytes=memory)
 
 
 def parse_power(value: Scalar) -> int:
@@ -344,7 +339,7 @@ def parse_power(value: Scalar) -> int:
     expected = "a power such as 700, 700W, 500kW or 2MW"
     match = re.fullmatch(rf"({_NUMBER})\s*([kM]?)W?", _clean(value, expected))
     if match is None or (match.group(2) and not str(value).endswith("W")):
-        raise ValueProblem(expected=expected, found=value, hint="units: W, kW, MW")
+        raise ParseError(expected=expected, found=value, hint="units: W, kW, MW")
     scale = {"": 1, "k": 1_000, "M": 1_000_000}[match.group(2)]
     return _bounded(math.ceil(Fraction(match.group(1)) * scale), value, expected)
 
@@ -355,29 +350,29 @@ def parse_power(value: Scalar) -> int:
 def _clean(value: Scalar, expected: str) -> str:
     """The text of a scalar without outer blanks; a boolean, an infinity or an endless text is a problem."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueProblem(expected=expected, found=value)
+        raise ParseError(expected=expected, found=value)
     if isinstance(value, float):
         return _render_float(value, expected)
     if isinstance(value, int):
         value = str(_bounded(value, value, expected))
     cleaned = value.strip()
     if not cleaned or len(cleaned) > TEXT_CHARACTERS_MAX:
-        raise ValueProblem(expected=expected, found=value, hint=f"at most {TEXT_CHARACTERS_MAX} characters")
+        raise ParseError(expected=expected, found=value, hint=f"at most {TEXT_CHARACTERS_MAX} characters")
     return cleaned
 
 
 def _render_float(value: float, expected: str) -> str:
     if not math.isfinite(value):
-        raise ValueProblem(expected=expected, found=value)
+        raise ParseError(expected=expected, found=value)
     text = f"{value:.12f}".rstrip("0").rstrip(".")
     if float(text) != value:
-        raise ValueProblem(expected=expected, found=value, hint="write it in plain digits, in quotes")
+        raise ParseError(expected=expected, found=value, hint="write it in plain digits, in quotes")
     return text
 
 
 def _bounded(amount: int, found: Scalar, expected: str) -> int:
     if abs(amount) > AMOUNT_MAX:
-        raise ValueProblem(expected=expected, found=found, hint=f"the largest that can be kept is {AMOUNT_MAX}")
+        raise ParseError(expected=expected, found=found, hint=f"the largest that can be kept is {AMOUNT_MAX}")
     return amount
 
 
@@ -409,11 +404,11 @@ def _split_range(value: Scalar, expected: str) -> tuple[str, str]:
         return cleaned, cleaned
     low, _, high = (part.strip() for part in cleaned.partition(".."))
     if not low and not high:
-        raise ValueProblem(expected=expected, found=value, hint="give at least one end")
+        raise ParseError(expected=expected, found=value, hint="give at least one end")
     return low, high
 
 
 def _ordered(low: int, high: int | None, found: Scalar, expected: str) -> Range:
     if high is not None and high < low:
-        raise ValueProblem(expected=expected, found=found, hint="the upper end is below the lower one")
+        raise ParseError(expected=expected, found=found, hint="the upper end is below the lower one")
     return Range(low, high)

@@ -1,0 +1,134 @@
+"""What our pydantic models have in common, and their errors in our words."""
+
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import pydantic
+
+from clearway.wire.problems import NOTHING, ParseError, Problem, list_names, suggest_name
+
+
+class Schema(pydantic.BaseModel):
+    """Base of what a file may hold: unknown keys are errors, values are frozen, defaults are checked."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=False)
+
+
+def _refuse_boolean(value: object) -> object:
+    """`true` is not 1: pydantic would take it for a number."""
+    if isinstance(value, bool):
+        raise ParseError(expected="a number", found=value)
+    return value
+
+
+def _refuse_nothing(value: object) -> object:
+    if value is None:
+        raise ParseError(expected="a value", found=NOTHING, hint="leave the key out, or give it a value")
+    return value
+
+
+Text = Annotated[str, pydantic.Field(max_length=4096)]
+Name = Annotated[str, pydantic.Field(min_length=1, max_length=256)]
+Whole = Annotated[int, pydantic.Field(strict=True)]
+Count = Annotated[int, pydantic.Field(strict=True, ge=0, lt=1 << 31)]
+Positive = Annotated[int, pydantic.Field(strict=True, ge=1, lt=1 << 31)]
+PositiveNumber = Annotated[float, pydantic.BeforeValidator(_refuse_boolean), pydantic.Field(gt=0, allow_inf_nan=False)]
+NotNegativeNumber = Annotated[
+    float, pydantic.BeforeValidator(_refuse_boolean), pydantic.Field(ge=0, allow_inf_nan=False)
+]
+Flag = Annotated[bool, pydantic.Field(strict=True)]
+
+
+def convert(parser: Callable[[Any], Any]) -> pydantic.BeforeValidator:
+    """A field read by one of the parsers of `wire.units` and its like, which raise ParseError."""
+    return pydantic.BeforeValidator(lambda value: parser(_refuse_nothing(value)))
+
+
+def make_problem(
+    details: Any,
+    model: type[pydantic.BaseModel],
+    source: str,
+    line_of: Callable[[tuple[str | int, ...]], int],
+    synonyms: Mapping[str, str],
+) -> Problem:
+    """One of pydantic's error details as a Problem. line_of: from place to line."""
+    place: tuple[str | int, ...] = tuple(details["loc"])
+    expected, found, hint, inner = _word_error(details, model, place, synonyms)
+    name = render_place(place) + (f".{inner}" if inner and place else inner)
+    inner_place = (*place, *inner.split(".")) if inner else place
+    return Problem(source=source, line=line_of(inner_place), field=name, expected=expected, found=found, hint=hint)
+
+
+def render_place(place: tuple[str | int, ...]) -> str:
+    """`jobs[0].resources.gpus`."""
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in place]
+    return "".join(parts).removeprefix(".")
+
+
+def _word_error(
+    details: Any, model: type[pydantic.BaseModel], place: tuple[str | int, ...], synonyms: Mapping[str, str]
+) -> tuple[str, object, str, str]:
+    """(expected, found, hint, field inside of `place`)."""
+    cause = details.get("ctx", {}).get("error")
+    if isinstance(cause, ParseError):
+        return cause.expected, cause.found, cause.hint, cause.field
+    kind = details["type"]
+    if kind == "extra_forbidden":
+        known = _known_fields(model, place[:-1])
+        name = str(place[-1])
+        hint = f"did you mean {synonyms[name]!r}?" if synonyms.get(name) in known else suggest_name(name, known)
+        return f"one of {list_names(known)}", name, hint or "remove it, or see the documentation of this file", ""
+    if kind == "missing":
+        return f"a value for {str(place[-1])!r}", NOTHING, "add it", ""
+    return _EXPECTED.get(kind) or _plain_words(details["msg"]), details["input"], _HINTS.get(kind, ""), ""
+
+
+_EXPECTED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a mapping (key: value)",
+    "model_type": "a mapping (key: value)",
+}
+_HINTS = {
+    "string_type": "put it in quotes if it is meant as text",
+    "int_type": "write digits without quotes",
+    "list_type": "write it as [a, b] or as lines that begin with a dash",
+    "tuple_type": "write it as [a, b] or as lines that begin with a dash",
+}
+
+
+def _plain_words(message: str) -> str:
+    """pydantic's sentence as the object of `expected`."""
+    words = message.removeprefix("Input should be ").removeprefix("Value error, ")
+    return words[:1].lower() + words[1:]
+
+
+def _known_fields(model: type[pydantic.BaseModel], place: tuple[str | int, ...]) -> list[str]:
+    """Names of the fields of the model that stands at `place` below `model`."""
+    current: Any = model
+    for part in place:
+        if isinstance(part, str) and _is_model(current):
+            info = current.model_fields.get(part)
+            current = _find_model(info.annotation) if info is not None else None
+    return list(current.model_fields) if _is_model(current) else []
+
+
+def _find_model(annotation: Any) -> Any:
+    """The model named in an annotation such as `tuple[M, ...] | None`; None if there is none."""
+    if _is_model(annotation):
+        return annotation
+    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is not None:
+        candidates = (_find_model(argument) for argument in typing.get_args(annotation))
+        return next((found for found in candidates if found is not None), None)
+    return None
+
+
+def _is_model(candidate: Any) -> bool:
+    return isinstance(candidate, type) and issubclass(candidate, pydantic.BaseModel)
