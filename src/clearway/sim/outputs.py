@@ -76,7 +76,8 @@ def render_result_json(
         "run": _run(result, metrics),
     }
     groups = {name: getattr(metrics, name) for name in ("by_kind", "by_size", "by_tenant", "by_queue")}
-    return _without_nan(document | {name: {each.name: _group(each) for each in rows} for name, rows in groups.items()})
+    document |= {name: {each.name: _group(each) for each in rows} for name, rows in groups.items()}
+    return {key: _without_nan(value) for key, value in document.items()}
 
 
 def write_result_json(path: Path, document: dict[str, Any]) -> None:
