@@ -1,12 +1,12 @@
 """Failures and repairs of nodes and devices: fitted from real logs, sampled with a seeded generator.
 
 A fault model is a mean time between failures, the shape of the gaps around that mean, and the distribution of repair
-times, each for whole nodes and for single devices. Distributions are tables of quantiles at `PROBABILITIES` (linear between), so that nothing is assumed about their form: real repair times have tails that no common
-distribution follows.
+times, each for whole nodes and for single devices. Distributions are tables of quantiles at `PROBABILITIES` (linear
+between), so that nothing is assumed about their form: real repair times have tails that no common distribution follows.
 
-Sampling: the first failure of each unit is exponential around the mean (a unit is met at a random moment of its life),
-later ones follow the fitted gaps from the end of a repair. A fault that would begin while another of the same node
-lasts is left out, so faults of one node never overlap.
+Sampling: every unit is met at a random moment of its life, so that failures come at the same rate from the start; later
+ones follow the fitted gaps from the end of a repair. A fault that would begin while another of the same node lasts is
+left out, so faults of one node never overlap.
 """
 
 import csv
@@ -31,6 +31,8 @@ PROBABILITIES = (*(step / 20 for step in range(20)), 0.975, 0.99, 0.995, 0.999, 
 """Where the quantiles of every table lie: 5 % apart, closer in the upper tail, where most of the time is lost."""
 GAPS_MIN = 20
 """Repeated failures of one unit that a log must have before their gaps say more than "without memory"."""
+RESIDUAL_GRID = 8192
+"""Points at which the gap distribution is laid out to draw the first failures: finer than its upper tail needs."""
 REPAIR_MIN_MS = MINUTE_MS
 """Shorter outages in the logs are rounding; a repair of zero length would be no failure."""
 MTBF_MIN_MS = HOUR_MS
@@ -134,7 +136,7 @@ def _sample_renewals(
 ) -> tuple[IntArray, IntArray, IntArray]:
     """(unit, at, until) columns: all units at once, one failure of each a round, until all are past the horizon."""
     alive = np.arange(units)
-    clock = rng.exponential(faults.mtbf_ms, units)
+    clock = faults.mtbf_ms * _draw_residual(faults.gap_quantiles, units, rng)
     columns: list[tuple[IntArray, IntArray, IntArray]] = []
     while True:
         keep = clock < horizon_ms
@@ -155,6 +157,14 @@ def _sample_renewals(
 def _draw(quantiles: Sequence[float], count: int, rng: np.random.Generator) -> NDArray[np.float64]:
     """Inverse transform: linear between the quantiles."""
     return np.interp(rng.random(count), PROBABILITIES, quantiles)
+
+
+def _draw_residual(quantiles: Sequence[float], count: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """What is left of the gap in which a unit is met: a gap drawn in proportion to its length, times a uniform part."""
+    values = np.interp((np.arange(RESIDUAL_GRID) + 0.5) / RESIDUAL_GRID, PROBABILITIES, quantiles)
+    cumulative = np.cumsum(values) / values.sum()
+    picked = np.minimum(np.searchsorted(cumulative, rng.random(count)), RESIDUAL_GRID - 1)
+    return values[picked] * rng.random(count)
 
 
 # --- Fitting ---------------------------------------------------------------------------------------------------------
@@ -386,128 +396,39 @@ def _sorted_spans(by_unit: dict[str, list[tuple[int, int]]]) -> dict[str, list[t
     return {name: sorted(spans) for name, spans in by_unit.items()}
 
 
-# Fitted by `fit_faults` from shared trace `infinitehbd-faults/fault_trace_half_a.json` (Shou et al., "InfiniteHBD",
-# SIGCOMM 2025; Apache-2.0): 348 days of 211 servers with 8 GPUs each, 321 faults. Repairs in minutes.
+# Fitted by `fit_faults` to `fault_trace_half_a.json` of stepfun-ai/InfiniteHBD-Trace (Shou et al., "InfiniteHBD",
+# SIGCOMM 2025; Apache-2.0): 348 days of about 211 servers with 8 GPUs each, 321 faults. Repairs in minutes.
+# fmt: off
+NODE_GAPS = (
+    2.2e-05, 0.000287, 0.000476, 0.001443, 0.002109, 0.002319, 0.00352, 0.00472, 0.008628, 0.02674, 0.05195,
+    0.1604, 0.2625, 0.5335, 0.7428, 1.063, 1.283, 2.712, 3.576, 5.73, 6.442, 7.631, 7.735, 7.801, 7.818,
+)
+NODE_REPAIR_MINUTES = (
+    1, 16, 22, 53, 87, 136, 175, 318, 566, 926, 1113, 1563, 2130, 2855, 3444, 3669, 5383, 10132, 19961, 43624,
+    69593, 97056, 104471, 169925, 188588,
+)
+DEVICE_GAPS = (
+    8.1e-05, 0.003865, 0.04227, 0.09959, 0.1249, 0.1637, 0.1915, 0.2281, 0.2615, 0.3301, 0.3606, 0.4481, 0.5251,
+    0.6112, 0.7722, 1.111, 1.352, 1.992, 2.548, 5.511, 5.994, 6.485, 6.652, 6.786, 6.82,
+)
+DEVICE_REPAIR_MINUTES = (
+    4, 12, 12, 13, 13, 14, 19, 46, 120, 248, 828, 1329, 1589, 2225, 2855, 3964, 5170, 7134, 15244, 37419, 41104,
+    53444, 53550, 53635, 53656,
+)
+# fmt: on
+NODE_MTBF_MS = 323 * DAY_MS
+DEVICE_MTBF_MS = 6068 * DAY_MS
+
 DEFAULT_FAULTS = FaultModel(
     node=UnitFaults(
-        mtbf_ms=323 * DAY_MS,
-        gap_quantiles=(
-            2.2e-05,
-            0.000287,
-            0.000476,
-            0.001443,
-            0.002109,
-            0.002319,
-            0.00352,
-            0.00472,
-            0.008628,
-            0.02674,
-            0.05195,
-            0.1604,
-            0.2625,
-            0.5335,
-            0.7428,
-            1.063,
-            1.283,
-            2.712,
-            3.576,
-            5.73,
-            6.442,
-            7.631,
-            7.735,
-            7.801,
-            7.818,
-        ),
-        repair_quantiles_ms=tuple(
-            minutes * MINUTE_MS
-            for minutes in (
-                1,
-                16,
-                22,
-                53,
-                87,
-                136,
-                175,
-                318,
-                566,
-                926,
-                1113,
-                1563,
-                2130,
-                2855,
-                3444,
-                3669,
-                5383,
-                10132,
-                19961,
-                43624,
-                69593,
-                97056,
-                104471,
-                169925,
-                188588,
-            )
-        ),
+        mtbf_ms=NODE_MTBF_MS,
+        gap_quantiles=NODE_GAPS,
+        repair_quantiles_ms=tuple(minutes * MINUTE_MS for minutes in NODE_REPAIR_MINUTES),
     ),
     device=UnitFaults(
-        mtbf_ms=6068 * DAY_MS,
-        gap_quantiles=(
-            8.1e-05,
-            0.003865,
-            0.04227,
-            0.09959,
-            0.1249,
-            0.1637,
-            0.1915,
-            0.2281,
-            0.2615,
-            0.3301,
-            0.3606,
-            0.4481,
-            0.5251,
-            0.6112,
-            0.7722,
-            1.111,
-            1.352,
-            1.992,
-            2.548,
-            5.511,
-            5.994,
-            6.485,
-            6.652,
-            6.786,
-            6.82,
-        ),
-        repair_quantiles_ms=tuple(
-            minutes * MINUTE_MS
-            for minutes in (
-                4,
-                12,
-                12,
-                13,
-                13,
-                14,
-                19,
-                46,
-                120,
-                248,
-                828,
-                1329,
-                1589,
-                2225,
-                2855,
-                3964,
-                5170,
-                7134,
-                15244,
-                37419,
-                41104,
-                53444,
-                53550,
-                53635,
-                53656,
-            )
-        ),
+        mtbf_ms=DEVICE_MTBF_MS,
+        gap_quantiles=DEVICE_GAPS,
+        repair_quantiles_ms=tuple(minutes * MINUTE_MS for minutes in DEVICE_REPAIR_MINUTES),
     ),
     source="StepFun InfiniteHBD-Trace (2024-25)",
 )
