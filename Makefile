@@ -29,6 +29,7 @@ check: setup ## format, lint, types, import contracts (under 30 s)
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@PYTHONPATH=tests $(BIN)/python -m support.source_rules
 
 test: check ## `check`, then every test
 	@$(PYTEST) -n $(JOBS)
