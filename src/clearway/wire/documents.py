@@ -83,8 +83,16 @@ def parse_document(text: str, *, source: str) -> Document:
     return Document(source, data, builder.lines, builder.texts)
 
 
-def validate_document(document: Document, model: type[ModelT], *, synonyms: Mapping[str, str] | None = None) -> ModelT:
-    """`document` as an instance of `model`. synonyms: foreign names of fields → ours, for hints.
+def validate_document(
+    document: Document,
+    model: type[ModelT],
+    *,
+    synonyms: Mapping[str, str] | None = None,
+    context: Mapping[str, object] | None = None,
+) -> ModelT:
+    """`document` as an instance of `model`.
+
+    synonyms: foreign names of fields → ours, for hints. context: what validators need to know, such as `now_ms`.
 
     Raises InputError that lists every error of the file as `file:line: field: expected ..., found ...; hint`.
     """
@@ -94,7 +102,7 @@ def validate_document(document: Document, model: type[ModelT], *, synonyms: Mapp
         )
         raise_problems([missing])
     try:
-        return model.model_validate(document.data)
+        return model.model_validate(document.data, context=dict(context or {}))
     except pydantic.ValidationError as error:
         problems = [
             make_problem(details, model, document.source, document.line_of, synonyms or {})

@@ -54,7 +54,7 @@ def make_problem(
     synonyms: Mapping[str, str],
 ) -> Problem:
     """One of pydantic's error details as a Problem. line_of: from place to line."""
-    place: tuple[str | int, ...] = tuple(details["loc"])
+    place: tuple[str | int, ...] = tuple(part for part in details["loc"] if part != "[key]")
     expected, found, hint, inner = _word_error(details, model, place, synonyms)
     name = render_place(place) + (f".{inner}" if inner and place else inner)
     inner_place = (*place, *inner.split(".")) if inner else place
@@ -76,10 +76,8 @@ def _word_error(
         return cause.expected, cause.found, cause.hint, cause.field
     kind = details["type"]
     if kind == "extra_forbidden":
-        known = _known_fields(model, place[:-1])
-        name = str(place[-1])
-        hint = f"did you mean {synonyms[name]!r}?" if synonyms.get(name) in known else suggest_name(name, known)
-        return f"one of {list_names(known)}", name, hint or "remove it, or see the documentation of this file", ""
+        known, name = _fields_at(model, place[:-1]), str(place[-1])
+        return f"one of {list_names(known)}", name, _hint_unknown(name, known, synonyms), ""
     if kind == "missing":
         return f"a value for {str(place[-1])!r}", NOTHING, "add it", ""
     return _EXPECTED.get(kind) or _plain_words(details["msg"]), details["input"], _HINTS.get(kind, ""), ""
@@ -110,14 +108,27 @@ def _plain_words(message: str) -> str:
     return words[:1].lower() + words[1:]
 
 
-def _known_fields(model: type[pydantic.BaseModel], place: tuple[str | int, ...]) -> list[str]:
-    """Names of the fields of the model that stands at `place` below `model`."""
+def _hint_unknown(name: str, known: Mapping[str, Any], synonyms: Mapping[str, str]) -> str:
+    """Where the key belongs, or what it is called here, or the nearest name."""
+    ours = synonyms.get(name, name)
+    if ours in known:
+        return f"did you mean {ours!r}?"
+    for outer, model in known.items():
+        if model is not None and ours in model.model_fields:
+            return f"write {ours!r} inside of {outer!r}"
+    return suggest_name(name, known) or "remove it, or look up the keys of this file"
+
+
+def _fields_at(model: type[pydantic.BaseModel], place: tuple[str | int, ...]) -> dict[str, Any]:
+    """Fields of the model that stands at `place` below `model`, with the model that each holds, if any."""
     current: Any = model
     for part in place:
-        if isinstance(part, str) and _is_model(current):
+        if isinstance(part, str) and current is not None:
             info = current.model_fields.get(part)
             current = _find_model(info.annotation) if info is not None else None
-    return list(current.model_fields) if _is_model(current) else []
+    if current is None:
+        return {}
+    return {name: _find_model(info.annotation) for name, info in current.model_fields.items()}
 
 
 def _find_model(annotation: Any) -> Any:
