@@ -24,11 +24,10 @@ from numpy.typing import NDArray
 from clearway.model.cluster import ClusterSpec
 from clearway.model.errors import InputError
 from clearway.model.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from clearway.sim.quantiles import PROBABILITIES, draw_quantiles, fit_quantiles, mean_of_quantiles
 from clearway.sim.text_files import iterate_lines, open_text, read_head
 from clearway.sim.workload import LINES_KEPT, Skipped
 
-PROBABILITIES = (*(step / 20 for step in range(20)), 0.975, 0.99, 0.995, 0.999, 1.0)
-"""Where the quantiles of every table lie: 5 % apart, closer in the upper tail, where most of the time is lost."""
 GAPS_MIN = 20
 """Repeated failures of one unit that a log must have before their gaps say more than "without memory"."""
 RESIDUAL_GRID = 8192
@@ -144,19 +143,16 @@ def _sample_renewals(
         if not len(alive):
             break
         at = clock.astype(np.int64)
-        until = at + np.maximum(REPAIR_MIN_MS, _draw(faults.repair_quantiles_ms, len(alive), rng)).astype(np.int64)
+        until = at + np.maximum(REPAIR_MIN_MS, draw_quantiles(faults.repair_quantiles_ms, len(alive), rng)).astype(
+            np.int64
+        )
         columns.append((alive, at, until))
-        clock = until + 1 + faults.mtbf_ms * _draw(faults.gap_quantiles, len(alive), rng)
+        clock = until + 1 + faults.mtbf_ms * draw_quantiles(faults.gap_quantiles, len(alive), rng)
     if not columns:
         empty = np.empty(0, dtype=np.int64)
         return empty, empty, empty
     unit_column, at_column, until_column = (np.concatenate(parts) for parts in zip(*columns, strict=True))
     return unit_column, at_column, until_column
-
-
-def _draw(quantiles: Sequence[float], count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Inverse transform: linear between the quantiles."""
-    return np.interp(rng.random(count), PROBABILITIES, quantiles)
 
 
 def _draw_residual(quantiles: Sequence[float], count: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -242,18 +238,14 @@ def _fit_unit(path: Path, outages: _Outages) -> UnitFaults:
     return UnitFaults(
         mtbf_ms=max(MTBF_MIN_MS, round(up_ms / len(spans))),
         gap_quantiles=_relative_quantiles(gaps) if len(gaps) >= GAPS_MIN else EXPONENTIAL_GAPS,
-        repair_quantiles_ms=tuple(round(value) for value in _quantiles(repairs)),
+        repair_quantiles_ms=tuple(round(value) for value in fit_quantiles(repairs)),
     )
 
 
-def _quantiles(values: Sequence[float]) -> list[float]:
-    return [float(value) for value in np.quantile(np.asarray(values, dtype=np.float64), PROBABILITIES)]
-
-
-def _relative_quantiles(gaps: Sequence[int]) -> tuple[float, ...]:
+def _relative_quantiles(gaps: Sequence[float]) -> tuple[float, ...]:
     """Quantiles scaled so that draws from the table (linear between quantiles) have mean 1."""
-    quantiles = _quantiles(gaps)
-    mean = float(np.trapezoid(quantiles, PROBABILITIES))
+    quantiles = fit_quantiles(gaps)
+    mean = mean_of_quantiles(quantiles)
     return tuple(round(value / mean, 6) for value in quantiles)
 
 

@@ -6,7 +6,7 @@ Invariants: every record of a trace becomes either one job or one count in `Work
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
@@ -110,6 +110,11 @@ def assemble_workload(
         start_unix_ms=None if origin is None else origin + first_ms,
         notes=facts.notes,
     )
+
+
+def cut_workload(workload: Workload, limit: int | None) -> Workload:
+    """The first `limit` jobs of a workload (None = all of them)."""
+    return workload if limit is None else replace(workload, jobs=workload.jobs[:limit])
 
 
 def _build_jobs(drafts: Sequence[JobDraft], first_ms: int, own_numbers: bool) -> tuple[TraceJob, ...]:

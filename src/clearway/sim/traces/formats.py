@@ -6,7 +6,10 @@ from pathlib import Path
 from types import MappingProxyType
 
 from clearway.model.errors import InputError
+from clearway.sim.generate import is_synthetic
+from clearway.sim.synthetic import generate_from_spec
 from clearway.sim.text_files import ProgressCallback, read_head
+from clearway.sim.traces.assemble import cut_workload
 from clearway.sim.traces.gavel import read_gavel, recognise_gavel
 from clearway.sim.traces.openb import read_dlrm, read_openb, recognise_dlrm, recognise_openb
 from clearway.sim.traces.philly import read_philly, recognise_philly
@@ -160,10 +163,12 @@ def read_workload(
     """Read a trace into jobs sorted by (submit, id), in ms since the first submit of the jobs kept.
 
     format: a name in `FORMATS`; None = recognise it. limit: keep the first so many jobs in submit order. progress:
-    called with (bytes done, bytes in all). InputError for an unknown format, an unreadable file, or nothing usable.
+    called with (bytes done, bytes in all). A path `synthetic:…` generates one instead (`sim.generate`). InputError for an unknown format, an unreadable file, or nothing usable.
     """
     if limit is not None and limit < 1:
         raise InputError(f"--limit: expected 1 job or more, found {limit}; leave it out to read the whole trace")
+    if is_synthetic(str(path)):
+        return cut_workload(generate_from_spec(str(path), seed), limit)
     name = format if format is not None else detect_format(path)
     if name not in FORMATS:
         raise InputError(f"--format: expected a known format, found {name!r}; {_say_which()}")
