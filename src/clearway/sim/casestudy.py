@@ -14,12 +14,13 @@ What the description leaves open is fixed here, the same for both sides:
 - Training saves a checkpoint each 30 minutes and resumes from the last one after a failure, on both sides.
 - Both sides see the same jobs, the same cluster and the same failure of the same node at the same time.
 
-Static: `STATIC_TRAINING_NODES` nodes are for training and the rest for inference, by node label; strict first come,
-first served in each part; jobs keep the size they asked for; nothing is preempted. Dynamic: one machine, any job on
-any node; training may run on half to twice the GPUs it asked for, along one speed-up curve; tasks come first.
+Static: `STATIC_TRAINING_NODES` nodes are for training and the rest for inference, two parts that do not know of each
+other, so each is a run of its own (`clearway.sim.parts` adds them up); strict first come, first served in each; jobs
+keep the size they asked for; nothing is preempted. Dynamic: one machine, any job on any node; training may run on half
+to twice the GPUs it asked for, along one speed-up curve; tasks come first.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,6 +30,7 @@ from clearway.model.cluster import ClusterSpec, DeviceGroup, NodeSpec, QueueSpec
 from clearway.model.ids import JobId, NodeName, QueueName, TenantName
 from clearway.model.jobs import Checkpoint, Elastic, JobKind, JobSpec, Request
 from clearway.model.units import DAY_MS, GIB, HOUR_MS, MINUTE_MS, SECOND_MS
+from clearway.sim.faults import Fault
 from clearway.sim.workload import TraceJob, Workload
 
 NODES: Final = 16
@@ -63,9 +65,8 @@ BURST_TASKS: Final = 1_000
 BURST_AT_MS: Final = 9 * DAY_MS + 10 * HOUR_MS
 """The second Wednesday at ten: training is at its busiest in the middle of a week."""
 
-FAILED_NODE: Final = NodeName("node-03")
-FAILS_AT_MS: Final = 16 * DAY_MS + 3 * HOUR_MS
-REPAIR_MS: Final = 12 * HOUR_MS
+FAULT: Final = Fault(at_ms=16 * DAY_MS + 3 * HOUR_MS, until_ms=16 * DAY_MS + 15 * HOUR_MS, node_index=3, device=None)
+"""A training node of the static side goes down at three in the morning of a Wednesday, for twelve hours."""
 
 CHECKPOINT: Final = Checkpoint(
     interval_ms=30 * MINUTE_MS, cost_ms=15 * SECOND_MS, restart_ms=2 * MINUTE_MS, grace_ms=30 * SECOND_MS
@@ -74,11 +75,13 @@ SPEEDUP: Final = ((1, 1.0), (2, 1.96), (4, 3.8), (8, 7.3), (12, 10.6), (16, 13.7
 """Data-parallel training on 8-GPU nodes: 91 % of linear within a node, 86 % on two, 75 % on four. The curves of the
 profiled models in Pollux (Qiao et al., OSDI 2021) lie on both sides of it."""
 
+ONE_DEVICE: Final = Request()
+"""A task, and one worker of a training job."""
+
 TRAINING_QUEUE: Final = QueueName("training")
 INFERENCE_QUEUE: Final = QueueName("inference")
 TRAINING_TENANT: Final = TenantName("research")
 INFERENCE_TENANT: Final = TenantName("product")
-PART_LABEL: Final = "part"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,32 +99,25 @@ PUBLISHED: Final = Published()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeFailure:
-    """`node` is down from `at_ms` for `repair_ms`."""
-
-    node: NodeName
-    at_ms: int
-    repair_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """One side of the study: all that a run of the twin needs, with the policy by name (see `policies.named`)."""
+    """All that one run of the twin needs, with the policy by name (see `policies.named`)."""
 
     name: str
     workload: Workload
     cluster: ClusterSpec
     policy: str
     queues: tuple[QueueSpec, ...]
-    failures: tuple[NodeFailure, ...]
+    faults: tuple[Fault, ...]
     seed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseStudy:
-    """The same load on the same machine, twice. burst_jobs: ids of the tasks of the burst, on both sides."""
+    """The same load on the same machine, twice. static: the training part, then the inference part; both together have
+    the jobs of `dynamic`, under the same ids. burst_jobs: ids of the tasks of the burst.
+    """
 
-    static: Setup
+    static: tuple[Setup, Setup]
     dynamic: Setup
     burst_jobs: range
 
@@ -136,14 +132,18 @@ class _Arrival:
     devices: int = 1
 
 
+_Numbered = tuple[JobId, _Arrival]
+
+
 def make_case_study(seed: int) -> CaseStudy:
-    """The scenario with the arrivals and run times of `seed`. Both sides have the same ids for the same jobs."""
+    """The scenario with the arrivals and run times of `seed`."""
     arrivals = sorted(_training(seed) + _steady_tasks(seed), key=lambda arrival: arrival.submit_ms)
     before_burst = sum(1 for arrival in arrivals if arrival.submit_ms <= BURST_AT_MS)
     arrivals[before_burst:before_burst] = _burst_tasks(seed)
+    numbered = tuple((JobId(number), arrival) for number, arrival in enumerate(arrivals, start=1))
     return CaseStudy(
-        static=_setup(arrivals, seed, dynamic=False),
-        dynamic=_setup(arrivals, seed, dynamic=True),
+        static=(_static_part(numbered, JobKind.TRAIN, seed), _static_part(numbered, JobKind.TASK, seed)),
+        dynamic=_dynamic_setup(numbered, seed),
         burst_jobs=range(before_burst + 1, before_burst + 1 + BURST_TASKS),
     )
 
@@ -155,17 +155,15 @@ def offered_devices(workload: Workload, kind: JobKind) -> float:
 
 
 def make_case_cluster() -> ClusterSpec:
-    """16 nodes of 8 GPUs, four to a leaf switch, labelled with the part they belong to when the machine is split."""
+    """16 nodes of 8 GPUs, four to a leaf switch."""
     return ClusterSpec(nodes=tuple(_node(index) for index in range(NODES)))
 
 
 def _node(index: int) -> NodeSpec:
-    part = "training" if index < STATIC_TRAINING_NODES else "inference"
     return NodeSpec(
         name=NodeName(f"node-{index:02d}"),
         groups=(DeviceGroup(model="A100", count=DEVICES_PER_NODE, memory_bytes=80 * GIB),),
         leaf=f"leaf-{index // 4}",
-        labels=((PART_LABEL, part),),
     )
 
 
@@ -212,52 +210,51 @@ def _task_runs(count: int, generator: np.random.Generator) -> list[int]:
     return [int(run_ms) for run_ms in np.clip(drawn, TASK_MIN_MS, TASK_MAX_MS)]
 
 
-def _setup(arrivals: list[_Arrival], seed: int, *, dynamic: bool) -> Setup:
-    specify = _dynamic_spec if dynamic else _static_spec
-    jobs = tuple(
-        TraceJob(spec=specify(JobId(number), arrival), submit_ms=arrival.submit_ms, run_ms=arrival.run_ms)
-        for number, arrival in enumerate(arrivals, start=1)
-    )
-    name = "clearway" if dynamic else "static"
-    cluster = make_case_cluster()
+def _static_part(numbered: Sequence[_Numbered], kind: JobKind, seed: int) -> Setup:
+    """The nodes and jobs of one part. Its times are those of the whole study."""
+    is_training = kind is JobKind.TRAIN
+    nodes = make_case_cluster().nodes
+    jobs = tuple(_trace_job(number, arrival) for number, arrival in numbered if arrival.kind is kind)
     return Setup(
-        name=name,
-        workload=Workload(name=f"case study, {name}", jobs=jobs, cluster=cluster),
-        cluster=cluster,
-        policy="clearway" if dynamic else "fifo",
-        queues=_queues(dynamic=dynamic),
-        failures=(NodeFailure(node=FAILED_NODE, at_ms=FAILS_AT_MS, repair_ms=REPAIR_MS),),
+        name="static, training" if is_training else "static, inference",
+        workload=Workload(name="case study", jobs=jobs),
+        cluster=ClusterSpec(nodes=nodes[:STATIC_TRAINING_NODES] if is_training else nodes[STATIC_TRAINING_NODES:]),
+        policy="fifo",
+        queues=(QueueSpec(name=TRAINING_QUEUE if is_training else INFERENCE_QUEUE),),
+        faults=(FAULT,) if is_training else (),
         seed=seed,
     )
 
 
-def _queues(*, dynamic: bool) -> tuple[QueueSpec, ...]:
-    """Static parts do not meet, so their queues are equals; on one machine inference goes first."""
-    if not dynamic:
-        return (QueueSpec(name=TRAINING_QUEUE), QueueSpec(name=INFERENCE_QUEUE))
-    return (
-        QueueSpec(name=TRAINING_QUEUE),
-        QueueSpec(name=INFERENCE_QUEUE, priority=100, preempts=(TRAINING_QUEUE,)),
+def _dynamic_setup(numbered: Sequence[_Numbered], seed: int) -> Setup:
+    """The whole machine. Inference goes first, and may take devices from training."""
+    jobs = tuple(_trace_job(number, arrival, is_elastic=True) for number, arrival in numbered)
+    return Setup(
+        name="clearway",
+        workload=Workload(name="case study", jobs=jobs),
+        cluster=make_case_cluster(),
+        policy="clearway",
+        queues=(
+            QueueSpec(name=TRAINING_QUEUE),
+            QueueSpec(name=INFERENCE_QUEUE, priority=100, preempts=(TRAINING_QUEUE,)),
+        ),
+        faults=(FAULT,),
+        seed=seed,
     )
 
 
-def _static_spec(number: JobId, arrival: _Arrival) -> JobSpec:
+def _trace_job(number: JobId, arrival: _Arrival, *, is_elastic: bool = False) -> TraceJob:
     if arrival.kind is JobKind.TASK:
-        return _task_spec(number, Request(node_labels=((PART_LABEL, "inference"),)))
-    return _training_spec(number, arrival, Request(node_labels=((PART_LABEL, "training"),)), elastic=None)
+        spec = _task_spec(number)
+    else:
+        spec = _training_spec(number, arrival, is_elastic=is_elastic)
+    return TraceJob(spec=spec, submit_ms=arrival.submit_ms, run_ms=arrival.run_ms)
 
 
-def _dynamic_spec(number: JobId, arrival: _Arrival) -> JobSpec:
-    if arrival.kind is JobKind.TASK:
-        return _task_spec(number, Request())
-    elastic = Elastic(replicas_min=arrival.devices // 2, replicas_max=2 * arrival.devices, speedup=SPEEDUP)
-    return _training_spec(number, arrival, Request(), elastic=elastic)
-
-
-def _task_spec(number: JobId, request: Request) -> JobSpec:
+def _task_spec(number: JobId) -> JobSpec:
     return JobSpec(
         id=number,
-        request=request,
+        request=ONE_DEVICE,
         kind=JobKind.TASK,
         tenant=INFERENCE_TENANT,
         queue=INFERENCE_QUEUE,
@@ -267,16 +264,17 @@ def _task_spec(number: JobId, request: Request) -> JobSpec:
     )
 
 
-def _training_spec(number: JobId, arrival: _Arrival, request: Request, elastic: Elastic | None) -> JobSpec:
+def _training_spec(number: JobId, arrival: _Arrival, *, is_elastic: bool) -> JobSpec:
     """Users guess whole days, rounded up, as people do."""
+    elastic = Elastic(replicas_min=arrival.devices // 2, replicas_max=2 * arrival.devices, speedup=SPEEDUP)
     return JobSpec(
         id=number,
-        request=request,
+        request=ONE_DEVICE,
         replicas=arrival.devices,
         kind=JobKind.TRAIN,
         tenant=TRAINING_TENANT,
         queue=TRAINING_QUEUE,
         estimate_ms=-(-arrival.run_ms // DAY_MS) * DAY_MS,
-        elastic=elastic,
+        elastic=elastic if is_elastic else None,
         checkpoint=CHECKPOINT,
     )

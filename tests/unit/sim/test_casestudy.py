@@ -4,7 +4,7 @@ from clearway.sim.casestudy import (
     BURST_AT_MS,
     BURST_TASKS,
     DAYS,
-    PART_LABEL,
+    FAULT,
     SPEEDUP,
     TASK_MAX_MS,
     TASK_MIN_MS,
@@ -13,15 +13,28 @@ from clearway.sim.casestudy import (
 )
 
 STUDY = make_case_study(seed=0)
+TRAINING = [job for job in STUDY.dynamic.workload.jobs if job.spec.kind is JobKind.TRAIN]
+TASKS = [job for job in STUDY.dynamic.workload.jobs if job.spec.kind is JobKind.TASK]
 
 
-def jobs_of(setup, kind):
-    return [job for job in setup.workload.jobs if job.spec.kind is kind]
+def truth_about(setups):
+    """What must be the same for the same job on both sides, by id."""
+    return {
+        job.spec.id: (job.spec.kind, job.spec.replicas, job.spec.checkpoint, job.submit_ms, job.run_ms)
+        for setup in setups
+        for job in setup.workload.jobs
+    }
 
 
 def test_the_centre_has_sixteen_nodes_of_eight_devices():
-    assert [node.device_count for node in STUDY.static.cluster.nodes] == [8] * 16
-    assert STUDY.static.cluster == STUDY.dynamic.cluster
+    assert [node.device_count for node in STUDY.dynamic.cluster.nodes] == [8] * 16
+
+
+def test_the_static_parts_are_the_same_machine_cut_in_two():
+    training, inference = STUDY.static
+    assert training.cluster.nodes + inference.cluster.nodes == STUDY.dynamic.cluster.nodes
+    assert {job.spec.kind for job in training.workload.jobs} == {JobKind.TRAIN}
+    assert {job.spec.kind for job in inference.workload.jobs} == {JobKind.TASK}
 
 
 def test_the_same_seed_makes_the_same_study_and_another_seed_another():
@@ -30,37 +43,33 @@ def test_the_same_seed_makes_the_same_study_and_another_seed_another():
 
 
 def test_both_sides_get_the_same_jobs_at_the_same_times():
-    static = [
-        (job.spec.id, job.spec.kind, job.spec.replicas, job.submit_ms, job.run_ms) for job in STUDY.static.workload.jobs
-    ]
-    dynamic = [
-        (job.spec.id, job.spec.kind, job.spec.replicas, job.submit_ms, job.run_ms)
-        for job in STUDY.dynamic.workload.jobs
-    ]
-    assert static == dynamic
-    assert STUDY.static.failures == STUDY.dynamic.failures
+    assert truth_about(STUDY.static) == truth_about([STUDY.dynamic])
+
+
+def test_the_same_node_fails_on_both_sides():
+    training, _ = STUDY.static
+    assert training.faults == STUDY.dynamic.faults == (FAULT,)
+    assert training.cluster.nodes[FAULT.node_index] == STUDY.dynamic.cluster.nodes[FAULT.node_index]
 
 
 def test_jobs_are_numbered_in_order_of_submission():
-    jobs = STUDY.static.workload.jobs
+    jobs = STUDY.dynamic.workload.jobs
     assert [job.spec.id for job in jobs] == list(range(1, len(jobs) + 1))
     assert [job.submit_ms for job in jobs] == sorted(job.submit_ms for job in jobs)
 
 
 def test_training_stays_within_the_published_ranges():
-    training = jobs_of(STUDY.static, JobKind.TRAIN)
-    per_day = [sum(job.submit_ms // DAY_MS == day for job in training) for day in range(DAYS)]
+    per_day = [sum(job.submit_ms // DAY_MS == day for job in TRAINING) for day in range(DAYS)]
     assert all(5 <= count <= 10 for day, count in enumerate(per_day) if day % 7 < 5)
     assert all(count == 0 for day, count in enumerate(per_day) if day % 7 >= 5)
-    assert all(8 <= job.spec.replicas <= 16 for job in training)
-    assert all(2 * DAY_MS <= job.run_ms <= 7 * DAY_MS for job in training)
+    assert all(8 <= job.spec.replicas <= 16 for job in TRAINING)
+    assert all(2 * DAY_MS <= job.run_ms <= 7 * DAY_MS for job in TRAINING)
 
 
 def test_about_a_hundred_tasks_arrive_in_an_hour_and_each_takes_minutes():
-    tasks = jobs_of(STUDY.static, JobKind.TASK)
-    assert abs((len(tasks) - BURST_TASKS) / (DAYS * 24) - 100) < 2
-    assert all(TASK_MIN_MS <= job.run_ms <= TASK_MAX_MS for job in tasks)
-    mean_ms = sum(job.run_ms for job in tasks) / len(tasks)
+    assert abs((len(TASKS) - BURST_TASKS) / (DAYS * 24) - 100) < 2
+    assert all(TASK_MIN_MS <= job.run_ms <= TASK_MAX_MS for job in TASKS)
+    mean_ms = sum(job.run_ms for job in TASKS) / len(TASKS)
     assert abs(mean_ms / 240_000 - 1) < 0.02
 
 
@@ -72,25 +81,15 @@ def test_the_burst_is_a_thousand_tasks_at_one_moment():
 
 
 def test_the_offered_load_fits_the_split_machine():
-    training = offered_devices(STUDY.static.workload, JobKind.TRAIN)
-    inference = offered_devices(STUDY.static.workload, JobKind.TASK)
+    training = offered_devices(STUDY.dynamic.workload, JobKind.TRAIN)
+    inference = offered_devices(STUDY.dynamic.workload, JobKind.TASK)
     assert 60 < training < 96
     assert 6 < inference < 8
 
 
-def test_only_the_static_side_binds_jobs_to_a_part():
-    assert {job.spec.request.node_labels for job in jobs_of(STUDY.static, JobKind.TRAIN)} == {
-        ((PART_LABEL, "training"),)
-    }
-    assert {job.spec.request.node_labels for job in jobs_of(STUDY.static, JobKind.TASK)} == {
-        ((PART_LABEL, "inference"),)
-    }
-    assert {job.spec.request.node_labels for job in STUDY.dynamic.workload.jobs} == {()}
-
-
 def test_only_the_dynamic_side_may_resize_training():
-    assert all(job.spec.elastic is None for job in STUDY.static.workload.jobs)
-    assert all(job.spec.elastic is not None for job in jobs_of(STUDY.dynamic, JobKind.TRAIN))
+    assert all(job.spec.elastic is None for setup in STUDY.static for job in setup.workload.jobs)
+    assert all(job.spec.elastic is not None for job in TRAINING)
 
 
 def test_more_devices_never_speed_training_up_more_than_in_proportion():
