@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from clearway.model.jobs import JobSpec
 from clearway.model.units import MINUTE_MS
 
 FloatArray = NDArray[np.float64]
@@ -61,6 +62,22 @@ class Order(Protocol):
 
     def keys(self, jobs: JobsView) -> FloatArray:
         """float64[n], smaller first. Ties are broken by submit time, then id."""
+        ...
+
+
+class RunTimes(Protocol):
+    """What has been learned about run times. The state box holds it; an implementation lives in `forecast`."""
+
+    def observe_finished(self, spec: JobSpec, run_ms: int, *, completed: bool) -> None:
+        """A job ran for `run_ms`; completed is False when it was cut off (the true run time is longer)."""
+        ...
+
+    def predict_ms(self, spec: JobSpec, quantile: float) -> int | None:
+        """Run time that a share `quantile` of such jobs does not exceed; None when nothing is known."""
+        ...
+
+    def copy(self) -> "RunTimes":
+        """An independent copy."""
         ...
 
 

@@ -99,7 +99,8 @@ JOB_BYPASSED: Final = 28  # jobs behind it that started while it waited
 JOB_QUEUE_PRIORITY: Final = 29
 JOB_ORACLE_MS: Final = 30  # NONE when not known (always, outside the twin)
 JOB_WAIT_SINCE_MS: Final = 31  # when its present wait began
-JOB_COLUMNS: Final = 32
+JOB_CLAIMED: Final = 32  # 1 = devices are kept for it by name
+JOB_COLUMNS: Final = 33
 
 PHASE_FREE: Final = 0  # the row is not in use
 PHASE_PENDING: Final = 1  # may start
@@ -144,6 +145,8 @@ QUEUE_COLUMNS: Final = 6
 
 def make_table(columns: int, rows: int, fill: int = 0) -> Table:
     """A new table of shape [columns, rows]."""
+    if fill == 0:
+        return np.zeros((columns, max(rows, 1)), dtype=np.int64)
     return np.full((columns, max(rows, 1)), fill, dtype=np.int64)
 
 

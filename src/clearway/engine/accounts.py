@@ -1,0 +1,159 @@
+"""Queues and tenants as tables, and what each tenant used in the past."""
+
+import numpy as np
+
+from clearway.engine.fairshare import TenantTree, accrue, decay, fair_share_factors, make_tenant_tree, tenant_ranks
+from clearway.engine.nodes import Names
+from clearway.engine.quota import UNLIMITED, refresh_tenants
+from clearway.engine.tables import (
+    NONE,
+    QUEUE_COLUMNS,
+    QUEUE_DEVICES_MAX,
+    QUEUE_JOB_MAX,
+    QUEUE_PRIORITY,
+    QUEUE_RUNNING_MAX,
+    TENANT_BORROW_MAX,
+    TENANT_COLUMNS,
+    TENANT_GUARANTEED,
+    TENANT_HAS_QUOTA,
+    TENANT_LEND_MAX,
+    TENANT_PARENT,
+    Table,
+    grow_table,
+    make_table,
+)
+from clearway.model.cluster import QueueSpec, TenantSpec
+from clearway.model.errors import InputError
+from clearway.model.ids import ROOT_TENANT, QueueName, TenantName
+
+
+def _limit(value: int | None) -> int:
+    return UNLIMITED if value is None else value
+
+
+class Accounts:
+    """Queues and tenants by row. An unknown queue or tenant named by a job is made without limits at first sight."""
+
+    def __init__(self, half_life_ms: int) -> None:
+        self.half_life_ms = half_life_ms
+        self.queue_names = Names()
+        self.queue_specs: list[QueueSpec] = []
+        self.queues: Table = make_table(QUEUE_COLUMNS, 8)
+        self.tenant_names = Names()
+        self.tenant_specs: list[TenantSpec] = []
+        self.tenants: Table = make_table(TENANT_COLUMNS, 8)
+        self._usage = np.zeros(8)
+        self._usage_ms = 0
+        self._tree: TenantTree | None = None
+        self.set_tenant(TenantSpec(name=ROOT_TENANT), 0)
+
+    @property
+    def tenant_count(self) -> int:
+        """Tenants, the root included."""
+        return len(self.tenant_specs)
+
+    def queue(self, name: QueueName) -> int:
+        """The row of a queue."""
+        row = self.queue_names.find(name)
+        return row if row != NONE else self.set_queue(QueueSpec(name=name))
+
+    def set_queue(self, spec: QueueSpec) -> int:
+        """Make or change a queue; returns its row."""
+        row = self.queue_names.number(spec.name)
+        if row == len(self.queue_specs):
+            self.queue_specs.append(spec)
+            self.queues = grow_table(self.queues, row + 1)
+        self.queue_specs[row] = spec
+        column = self.queues[:, row]
+        column[QUEUE_PRIORITY] = spec.priority
+        column[QUEUE_DEVICES_MAX] = _limit(spec.devices_max_milli)
+        column[QUEUE_JOB_MAX] = _limit(spec.job_devices_max_milli)
+        column[QUEUE_RUNNING_MAX] = _limit(spec.running_max)
+        return row
+
+    def tenant(self, name: TenantName, cluster_milli: int) -> int:
+        """The row of a tenant; a new one becomes a child of the root."""
+        row = self.tenant_names.find(name)
+        return row if row != NONE else self.set_tenant(TenantSpec(name=name), cluster_milli)
+
+    def set_tenant(self, spec: TenantSpec, cluster_milli: int) -> int:
+        """Make or change a tenant; returns its row. Its parent must exist; it cannot be moved to another one."""
+        parent = self._parent_row(spec)
+        row = self.tenant_names.number(spec.name)
+        if row == len(self.tenant_specs):
+            self.tenant_specs.append(spec)
+            self.tenants = grow_table(self.tenants, row + 1)
+            if row >= len(self._usage):
+                self._usage = np.concatenate([self._usage, np.zeros(len(self._usage))])
+            self.tenants[TENANT_PARENT, row] = parent
+        elif self.tenants[TENANT_PARENT, row] != parent:
+            raise InputError(
+                f"tenant {spec.name!r}: expected parent {self.tenant_specs[row].parent!r} as before, found "
+                f"{spec.parent!r}; make a new tenant and move its users there"
+            )
+        self.tenant_specs[row] = spec
+        self._write_quota(row, spec)
+        self._tree = None
+        self.refresh(cluster_milli)
+        return row
+
+    def _parent_row(self, spec: TenantSpec) -> int:
+        if spec.name == ROOT_TENANT:
+            return NONE
+        parent = self.tenant_names.find(spec.parent or ROOT_TENANT)
+        if parent == NONE:
+            raise InputError(f"tenant {spec.name!r}: expected a parent that exists, found {spec.parent!r}")
+        return parent
+
+    def _write_quota(self, row: int, spec: TenantSpec) -> None:
+        column = self.tenants[:, row]
+        column[TENANT_HAS_QUOTA] = spec.quota is not None
+        column[TENANT_GUARANTEED] = 0 if spec.quota is None else spec.quota.guaranteed_milli
+        column[TENANT_BORROW_MAX] = UNLIMITED if spec.quota is None else _limit(spec.quota.borrow_max_milli)
+        column[TENANT_LEND_MAX] = UNLIMITED if spec.quota is None else _limit(spec.quota.lend_max_milli)
+
+    def refresh(self, cluster_milli: int) -> None:
+        """Work out the derived columns of tenants anew, after a change of a tenant or of the cluster's size."""
+        refresh_tenants(self.tenants, self.tenant_count, cluster_milli if cluster_milli > 0 else UNLIMITED)
+
+    def tree(self) -> TenantTree:
+        """The shape of the tenants."""
+        if self._tree is None:
+            weights = np.array([spec.weight for spec in self.tenant_specs])
+            self._tree = make_tenant_tree(self.tenants[TENANT_PARENT, : self.tenant_count].copy(), weights)
+        return self._tree
+
+    def note_use(self, tenant: int, milli: int, start_ms: int, now_ms: int) -> None:
+        """A job of the tenant held `milli` from `start_ms` until now and gave it back."""
+        if self.tenant_count == 1 or milli == 0:
+            return
+        self._usage = decay(self._usage, max(now_ms - self._usage_ms, 0), self.half_life_ms)
+        self._usage_ms = max(now_ms, self._usage_ms)
+        nothing = np.zeros((1, 1))
+        held = np.array([[milli]], dtype=np.int64)
+        self._usage[tenant] += accrue(nothing, held, now_ms - start_ms, self.half_life_ms)[0, 0]
+
+    def usage(self, now_ms: int, running_use: np.ndarray) -> np.ndarray:
+        """float64[1, tenants]: decayed milli × ms of past jobs, plus `running_use` of those that run."""
+        past = decay(self._usage[: self.tenant_count], max(now_ms - self._usage_ms, 0), self.half_life_ms)
+        used: np.ndarray = (past + running_use)[None, :]
+        return used
+
+    def ranks_and_factors(
+        self, now_ms: int, running_use: np.ndarray, cluster_milli: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(int64, float64) by tenant: Fair-Tree rank and Slurm's classic fair-share factor."""
+        if self.tenant_count == 1:
+            return np.zeros(1, dtype=np.int64), np.ones(1)
+        usage = self.usage(now_ms, running_use)
+        capacity = np.array([max(cluster_milli, 1)], dtype=np.float64)
+        return tenant_ranks(self.tree(), usage, capacity), fair_share_factors(self.tree(), usage, capacity)
+
+    def copy(self) -> "Accounts":
+        """An independent copy."""
+        other = Accounts(self.half_life_ms)
+        other.queue_names, other.queue_specs = self.queue_names.copy(), list(self.queue_specs)
+        other.tenant_names, other.tenant_specs = self.tenant_names.copy(), list(self.tenant_specs)
+        other.queues, other.tenants = self.queues.copy(), self.tenants.copy()
+        other._usage, other._usage_ms = self._usage.copy(), self._usage_ms
+        return other

@@ -1,0 +1,85 @@
+"""The tables of the state box as one tuple of arrays, which compiled code takes as a single argument.
+
+A compiled *entry* is called from Python with the arrays spread out (`entry(row, *box)`): that costs a third of passing
+the tuple, and a call is most of what a small decision costs. Inside, `Box(*arrays)` names them again for free.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearway.engine.tables import Table
+
+# --- meta: counters and limits, int64[META_SIZE] ---------------------------------------------------------------------
+META_RUNNING: Final = 0  # entries of `running` in use
+META_LINK_FREE: Final = 1  # head of the list of unused links; NONE = none left
+META_LINKS_LEFT: Final = 2  # unused links
+META_RESERVATIONS: Final = 3  # rows of the reservation tables in use
+META_POOLS: Final = 4  # pools in use (rows of `pools` beyond are spare)
+META_NODES: Final = 5
+META_MODELS: Final = 6  # device models known
+META_MANY_POOLS: Final = 7  # 1 = some node has several pools
+META_TYPICAL: Final = 8  # entries of `typical` in use
+META_SIZE: Final = 9
+
+# --- typical: int64[2, n], the classes that are expected and how often, for the fragmentation score ------------------
+TYPICAL_CLASS: Final = 0
+TYPICAL_PPM: Final = 1
+
+# --- running: int64[2, capacity], sorted by (end, job row) ---------------------------------------------------------
+RUNNING_END: Final = 0
+RUNNING_ROW: Final = 1
+
+# --- links: footprints as linked lists; one link = `count` replicas on a pool --------------------------------------
+LINK_POOL: Final = 0
+LINK_COUNT: Final = 1
+LINK_NEXT: Final = 2
+LINK_COLUMNS: Final = 3
+
+# --- reservations: int64[RES_COLUMNS, depth] in the order in which they were made -----------------------------------
+RES_START: Final = 0
+RES_END: Final = 1
+RES_JOB: Final = 2
+RES_LINK: Final = 3  # head of its footprint
+RES_TOTAL: Final = 4  # free device milli at its start, after all that is reserved then
+RES_BY_START: Final = 5  # i-th reservation by start time
+RES_BY_END: Final = 6
+RES_COLUMNS: Final = 7
+
+# --- work space, int64[WORK_ROWS, max(pools, nodes)] --------------------------------------------------------------
+WORK_CAPACITY: Final = 0
+WORK_DOMAIN: Final = 1
+WORK_POOL: Final = 2
+WORK_CPU: Final = 3
+WORK_MEM: Final = 4
+WORK_ROWS: Final = 5
+
+
+class Box(NamedTuple):
+    """All tables. Columns are defined in `tables` and above.
+
+    eligible: int8[label requirements, nodes], 1 = the node carries the labels. totals: see `place`.
+    job_link: int64[job rows], head of the footprint of a job that holds devices.
+    res_pool, res_cpu, res_mem: int64[depth, pools or nodes], what is free at the start of each reservation.
+    """
+
+    nodes: Table
+    pools: Table
+    devices: Table
+    classes: Table
+    jobs: Table
+    tenants: Table
+    queues: Table
+    eligible: NDArray[np.int8]
+    totals: NDArray[np.int64]
+    meta: NDArray[np.int64]
+    running: Table
+    links: Table
+    job_link: NDArray[np.int64]
+    res: Table
+    res_pool: Table
+    res_cpu: Table
+    res_mem: Table
+    work: Table
+    typical: Table

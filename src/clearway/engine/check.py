@@ -1,0 +1,339 @@
+"""The checker: judges a plan by the rules, with code of its own, and shares none with the planner.
+
+It knows the tables' meaning (`tables`) and nothing of how a plan was found. It keeps a ledger of what the plan's
+earlier moves have taken, so that moves are judged together.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearway.engine.box import Box
+from clearway.engine.compiled import compiled
+from clearway.engine.lifecycle import HOLDING
+from clearway.engine.records import JobRecord
+from clearway.engine.state import ClusterState
+from clearway.engine.tables import (
+    CLASS_CPU,
+    CLASS_DEVICE_MEM,
+    CLASS_DEVICES,
+    CLASS_EXCLUSIVE,
+    CLASS_LABELS,
+    CLASS_MEM,
+    CLASS_MODELS,
+    CLASS_SHARE,
+    DEVICE_CLAIM,
+    DEVICE_HEALTHY,
+    DEVICE_MEM_FREE,
+    DEVICE_OWNER,
+    DEVICE_POOL,
+    DEVICE_SHARE_FREE,
+    DEVICE_SHARERS,
+    JOB_CLASS,
+    JOB_WIDEST,
+    LEVEL_BLOCK,
+    LEVEL_LEAF,
+    LEVEL_NODE,
+    LEVEL_NVLINK,
+    NODE_BLOCK,
+    NODE_CPU_FREE,
+    NODE_EXCLUSIVE,
+    NODE_HOLDERS,
+    NODE_LEAF,
+    NODE_MEM_FREE,
+    NODE_NVLINK,
+    NODE_USABLE,
+    NONE,
+    PHASE_PENDING,
+    PHASE_STOPPING,
+    PHASE_SUSPENDED,
+    POOL_DEVICE_MEM,
+    POOL_MODEL,
+    POOL_NODE,
+)
+from clearway.model.allocation import Allocation
+from clearway.model.plan import Cap, Migrate, Move, Plan, Reserve, Resize, Start, Stop, Suspend
+
+# --- verdicts of `judge` ----------------------------------------------------------------------------------------------
+FINE: Final = 0
+VERDICTS: Final = (
+    "fine",
+    "a node or device index is outside the cluster",
+    "a node is down or drained",
+    "a node does not carry the labels that the job requires",
+    "a node is held by another job alone, or is not empty for a job that wants it alone",
+    "a node has too little CPU left",
+    "a node has too little memory left",
+    "a device does not lie on the node of its replica",
+    "a device failed",
+    "a device is kept for another job",
+    "a device is of a model that the job does not allow",
+    "a device has too little memory",
+    "a device has another owner",
+    "a device has too little of its share left",
+    "the gang spans a wider domain than the job allows",
+)
+(
+    _,
+    OUTSIDE,
+    NODE_NOT_USABLE,
+    LABELS_MISSING,
+    NOT_ALONE,
+    CPU_SHORT,
+    MEM_SHORT,
+    WRONG_NODE,
+    DEVICE_SICK,
+    DEVICE_KEPT,
+    WRONG_MODEL,
+    DEVICE_MEM_SHORT,
+    TWO_OWNERS,
+    SHARE_SHORT,
+    TOO_WIDE,
+) = range(len(VERDICTS))
+
+LEDGER_CPU: Final = 0
+LEDGER_MEM: Final = 1
+LEDGER_HOLDERS: Final = 2
+LEDGER_NODE_ROWS: Final = 3
+
+LEDGER_SHARE: Final = 0
+LEDGER_DEVICE_MEM: Final = 1
+LEDGER_DEVICE_ROWS: Final = 2
+
+
+@compiled
+def judge_node(box: Box, by_node: np.ndarray, cls: int, node: int, kept: int) -> int:
+    """Verdict on one replica's CPUs, memory and place on a node; fills the ledger. kept: 1 = claimed before."""
+    if box.nodes[NODE_USABLE, node] == 0:
+        return NODE_NOT_USABLE
+    if box.eligible[box.classes[CLASS_LABELS, cls], node] == 0:
+        return LABELS_MISSING
+    if box.nodes[NODE_HOLDERS, node] > 0 and box.nodes[NODE_EXCLUSIVE, node] == 1:
+        return NOT_ALONE
+    if box.classes[CLASS_EXCLUSIVE, cls] == 1 and box.nodes[NODE_HOLDERS, node] > 0:
+        return NOT_ALONE
+    if kept == 0:
+        by_node[LEDGER_CPU, node] += box.classes[CLASS_CPU, cls]
+        by_node[LEDGER_MEM, node] += box.classes[CLASS_MEM, cls]
+    if box.classes[CLASS_CPU, cls] > 0 and box.nodes[NODE_CPU_FREE, node] < by_node[LEDGER_CPU, node]:
+        return CPU_SHORT
+    if box.classes[CLASS_MEM, cls] > 0 and box.nodes[NODE_MEM_FREE, node] < by_node[LEDGER_MEM, node]:
+        return MEM_SHORT
+    return FINE
+
+
+@compiled
+def judge_device(box: Box, by_device: np.ndarray, cls: int, row: int, node: int, device: int) -> int:
+    """Verdict on one device of a replica; writes what it takes to the ledger."""
+    pool = box.devices[DEVICE_POOL, device]
+    if box.pools[POOL_NODE, pool] != node:
+        return WRONG_NODE
+    if box.devices[DEVICE_HEALTHY, device] == 0:
+        return DEVICE_SICK
+    keeper = box.devices[DEVICE_CLAIM, device]
+    if keeper not in (NONE, row):
+        return DEVICE_KEPT
+    models = box.classes[CLASS_MODELS, cls]
+    if models != NONE and (models >> box.pools[POOL_MODEL, pool]) & 1 == 0:
+        return WRONG_MODEL
+    memory = box.pools[POOL_DEVICE_MEM, pool]
+    wanted = box.classes[CLASS_DEVICE_MEM, cls]
+    if memory > 0 and wanted > memory:
+        return DEVICE_MEM_SHORT
+    share = box.classes[CLASS_SHARE, cls]
+    by_device[LEDGER_SHARE, device] += share
+    if box.devices[DEVICE_OWNER, device] != NONE or (share == 1000 and box.devices[DEVICE_SHARERS, device] > 0):
+        return TWO_OWNERS
+    if by_device[LEDGER_SHARE, device] > box.devices[DEVICE_SHARE_FREE, device]:
+        return TWO_OWNERS if share == 1000 else SHARE_SHORT
+    if share < 1000 and memory > 0:
+        by_device[LEDGER_DEVICE_MEM, device] += wanted if wanted > 0 else -((-memory * share) // 1000)
+        if by_device[LEDGER_DEVICE_MEM, device] > box.devices[DEVICE_MEM_FREE, device]:
+            return DEVICE_MEM_SHORT
+    return FINE
+
+
+@compiled
+def judge_spread(box: Box, widest: int, at_nodes: np.ndarray) -> int:
+    """Verdict on how far apart the replicas are. Within a node everything is near."""
+    first = at_nodes[0]
+    for replica in range(1, len(at_nodes)):
+        node = at_nodes[replica]
+        if node == first:
+            continue
+        near = True
+        if widest == LEVEL_NODE:
+            near = False
+        elif widest == LEVEL_NVLINK:
+            near = box.nodes[NODE_NVLINK, node] == box.nodes[NODE_NVLINK, first] != NONE
+        elif widest == LEVEL_LEAF:
+            same_nvlink = box.nodes[NODE_NVLINK, node] == box.nodes[NODE_NVLINK, first] != NONE
+            near = box.nodes[NODE_LEAF, node] == box.nodes[NODE_LEAF, first] or same_nvlink
+        elif widest == LEVEL_BLOCK:
+            near = box.nodes[NODE_BLOCK, node] == box.nodes[NODE_BLOCK, first]
+        if not near:
+            return TOO_WIDE
+    return FINE
+
+
+@compiled
+def judge(
+    row: int,
+    cls: int,
+    widest: int,
+    kept: int,
+    at_nodes: np.ndarray,
+    at_devices: np.ndarray,
+    by_node: np.ndarray,
+    by_device: np.ndarray,
+    node_count: int,
+    device_count: int,
+    *arrays: np.ndarray,
+) -> int:
+    """Verdict on an allocation for a job, after what the ledger says was taken; adds it to the ledger."""
+    box = Box(*arrays)
+    needed = box.classes[CLASS_DEVICES, cls]
+    for replica in range(len(at_nodes)):
+        node = at_nodes[replica]
+        if node < 0 or node >= node_count:
+            return OUTSIDE
+        verdict = judge_node(box, by_node, cls, node, kept)
+        if verdict != FINE:
+            return verdict
+        for index in range(replica * needed, (replica + 1) * needed):
+            device = at_devices[index]
+            if device < 0 or device >= device_count:
+                return OUTSIDE
+            verdict = judge_device(box, by_device, cls, row, node, device)
+            if verdict != FINE:
+                return verdict
+    return judge_spread(box, widest, at_nodes)
+
+
+class Checker:
+    """Judges plans for one state box. `check_plan` returns notes; a plan with any is refused."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self.state = state
+        self.by_node: NDArray[np.int64] = np.zeros((LEDGER_NODE_ROWS, 1), dtype=np.int64)
+        self.by_device: NDArray[np.int64] = np.zeros((LEDGER_DEVICE_ROWS, 1), dtype=np.int64)
+
+    def check_plan(self, plan: Plan) -> tuple[str, ...]:
+        """Why the plan must be refused, one sentence each; empty when it is good."""
+        if plan.parent != self.state.version:
+            return (f"made for version {plan.parent} of the state, which is now at {self.state.version}",)
+        inventory = self.state.inventory
+        if self.by_node.shape[1] < inventory.node_count or self.by_device.shape[1] < max(inventory.device_count, 1):
+            self.by_node = np.zeros((LEDGER_NODE_ROWS, 2 * inventory.node_count), dtype=np.int64)
+            self.by_device = np.zeros((LEDGER_DEVICE_ROWS, 2 * inventory.device_count + 1), dtype=np.int64)
+        notes = []
+        moved: set[int] = set()
+        for move in plan.moves:
+            note = self._check_move(move, moved)
+            if note:
+                notes.append(note)
+        self._clear(plan.moves)
+        return tuple(notes)
+
+    def _clear(self, moves: tuple[Move, ...]) -> None:
+        for move in moves:
+            if isinstance(move, Start | Resize | Migrate | Reserve):
+                self.by_node[:, _inside(move.allocation.nodes, self.by_node)] = 0
+                self.by_device[:, _inside(move.allocation.devices, self.by_device)] = 0
+
+    def _check_move(self, move: Move, moved: set[int]) -> str:
+        if isinstance(move, Cap):
+            return "" if 0 <= move.node < self.state.inventory.node_count else f"no node {move.node} to cap"
+        record = self.state.jobs.get(move.job)
+        if record is None:
+            return f"job {move.job} is not live"
+        if move.job in moved:
+            return f"job {move.job} is moved twice in one plan"
+        moved.add(move.job)
+        if isinstance(move, Start):
+            return self._check_start(move, record)
+        if isinstance(move, Reserve):
+            return self._check_reserve(move, record)
+        return self._check_change(move, record)
+
+    def _check_start(self, move: Start, record: JobRecord) -> str:
+        spec = record.spec
+        if record.phase not in (PHASE_PENDING, PHASE_SUSPENDED) or record.allocation is not None:
+            return f"job {move.job} does not wait and cannot be started"
+        if record.held or record.cancelled or record.blocked is not None:
+            return f"job {move.job} is held, cancelled or blocked and cannot be started"
+        if move.generation != record.generation + 1:
+            return f"job {move.job}: expected generation {record.generation + 1}, found {move.generation}"
+        if not spec.replicas_min <= move.allocation.replicas <= spec.replicas_max:
+            return (
+                f"job {move.job}: a gang of {spec.replicas_min}..{spec.replicas_max}, found {move.allocation.replicas}"
+            )
+        claim = self.state.claims.get(record.row)
+        return self._judge(record, move.allocation, kept=claim is not None and claim.allocation == move.allocation)
+
+    def _judge(self, record: JobRecord, allocation: Allocation, *, kept: bool) -> str:
+        spec = record.spec
+        if len(allocation.devices) != allocation.replicas * spec.request.devices:
+            return f"job {spec.id}: {len(allocation.devices)} devices for {allocation.replicas} replicas"
+        verdict = judge(
+            record.row,
+            int(self.state.rows.table[JOB_CLASS, record.row]),
+            int(self.state.rows.table[JOB_WIDEST, record.row]),
+            int(kept),
+            allocation.nodes,
+            allocation.devices,
+            self.by_node,
+            self.by_device,
+            self.state.inventory.node_count,
+            self.state.inventory.device_count,
+            *self.state.box,
+        )
+        return "" if verdict == FINE else f"job {spec.id}: {VERDICTS[verdict]}"
+
+    def _check_reserve(self, move: Reserve, record: JobRecord) -> str:
+        if record.phase not in (PHASE_PENDING, PHASE_SUSPENDED):
+            return f"job {move.job} does not wait; nothing is to be kept for it"
+        devices = move.allocation.devices
+        if len(np.unique(devices)) != len(devices):
+            return f"job {move.job}: a device is kept twice"
+        keepers = self.state.inventory.devices[DEVICE_CLAIM, devices]
+        if ((keepers != NONE) & (keepers != record.row)).any():
+            return f"job {move.job}: a device is kept for another job already"
+        return ""
+
+    def _check_change(self, move: Stop | Suspend | Resize | Migrate, record: JobRecord) -> str:
+        if isinstance(move, Stop) and move.cause is None and record.suspended:
+            return ""
+        if record.phase not in HOLDING or record.phase == PHASE_STOPPING or record.allocation is None:
+            return f"job {move.job} does not run and cannot be changed"
+        if isinstance(move, Stop | Suspend):
+            return "" if move.generation == record.generation else f"job {move.job}: stale generation {move.generation}"
+        return self._check_resize(move, record)
+
+    def _check_resize(self, move: Resize | Migrate, record: JobRecord) -> str:
+        spec, held = record.spec, record.allocation
+        assert held is not None
+        if move.generation != record.generation + 1 or record.target is not None:
+            return f"job {move.job}: a resize is under way, or its generation is stale"
+        if not spec.replicas_min <= move.allocation.replicas <= spec.replicas_max:
+            return (
+                f"job {move.job}: a gang of {spec.replicas_min}..{spec.replicas_max}, found {move.allocation.replicas}"
+            )
+        needed = spec.request.devices
+        if needed == 0:
+            return f"job {move.job}: only jobs that hold devices are resized"
+        have = set(held.devices.tolist())
+        first = move.allocation.devices.reshape(-1, needed)
+        new = [replica for replica in range(move.allocation.replicas) if int(first[replica, 0]) not in have]
+        if isinstance(move, Migrate) and len(new) != move.allocation.replicas:
+            return f"job {move.job}: a migration must leave every device"
+        if not new:
+            return ""
+        return self._judge(record, Allocation(move.allocation.nodes[new], first[new].reshape(-1)), kept=False)
+
+
+def _inside(indices: NDArray[np.int64], ledger: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The indices that the ledger has."""
+    inside: NDArray[np.int64] = indices[(indices >= 0) & (indices < ledger.shape[1])]
+    return inside

@@ -1,0 +1,91 @@
+"""Claims: devices kept by name for a waiting job while others still leave them.
+
+A claimed device that is free goes to nobody else; one that is busy goes to the claimant when it is left. CPUs and
+memory of the claim are taken from the node at once; what is free there may be negative until the leavers have left.
+"""
+
+import numpy as np
+
+from clearway.engine.box import Box
+from clearway.engine.compiled import compiled
+from clearway.engine.place import refresh_device, share_memory
+from clearway.engine.tables import (
+    CLASS_CPU,
+    CLASS_DEVICE_MEM,
+    CLASS_EXCLUSIVE,
+    CLASS_MEM,
+    CLASS_SHARE,
+    DEVICE_CLAIM,
+    DEVICE_HEALTHY,
+    DEVICE_MEM_FREE,
+    DEVICE_OWNER,
+    DEVICE_POOL,
+    DEVICE_SHARE_FREE,
+    NODE_CPU_FREE,
+    NODE_EXCLUSIVE,
+    NODE_HOLDERS,
+    NODE_MEM_FREE,
+    NODE_USABLE,
+    NONE,
+    POOL_DEVICE_MEM,
+)
+
+
+@compiled
+def claim_entry(cls: int, row: int, at_nodes: np.ndarray, at_devices: np.ndarray, *arrays: np.ndarray) -> None:
+    """Keep these devices, CPUs and memory for job `row`."""
+    box = Box(*arrays)
+    for replica in range(len(at_nodes)):
+        reserve_node(box, cls, at_nodes[replica], 1)
+    for index in range(len(at_devices)):
+        box.devices[DEVICE_CLAIM, at_devices[index]] = row
+        refresh_device(box, at_devices[index])
+
+
+@compiled
+def unclaim_entry(cls: int, at_nodes: np.ndarray, at_devices: np.ndarray, *arrays: np.ndarray) -> None:
+    """The inverse of `claim_entry`."""
+    box = Box(*arrays)
+    for replica in range(len(at_nodes)):
+        reserve_node(box, cls, at_nodes[replica], -1)
+    for index in range(len(at_devices)):
+        box.devices[DEVICE_CLAIM, at_devices[index]] = NONE
+        refresh_device(box, at_devices[index])
+
+
+@compiled
+def reserve_node(box: Box, cls: int, node: int, count: int) -> None:
+    """Take CPUs and memory of a replica on a node, without a place there; a negative count gives them back."""
+    box.nodes[NODE_CPU_FREE, node] -= count * box.classes[CLASS_CPU, cls]
+    box.nodes[NODE_MEM_FREE, node] -= count * box.classes[CLASS_MEM, cls]
+
+
+@compiled
+def is_claim_ready(cls: int, at_nodes: np.ndarray, at_devices: np.ndarray, *arrays: np.ndarray) -> bool:
+    """Whether all that is claimed has been left, so that the claimant can start."""
+    box = Box(*arrays)
+    share = box.classes[CLASS_SHARE, cls]
+    for replica in range(len(at_nodes)):
+        node = at_nodes[replica]
+        if (
+            box.nodes[NODE_USABLE, node] == 0
+            or box.nodes[NODE_CPU_FREE, node] < 0
+            or box.nodes[NODE_MEM_FREE, node] < 0
+        ):
+            return False
+        if box.nodes[NODE_HOLDERS, node] > 0 and (
+            box.nodes[NODE_EXCLUSIVE, node] == 1 or box.classes[CLASS_EXCLUSIVE, cls] == 1
+        ):
+            return False
+    for index in range(len(at_devices)):
+        device = at_devices[index]
+        if box.devices[DEVICE_HEALTHY, device] == 0 or box.devices[DEVICE_OWNER, device] != NONE:
+            return False
+        if box.devices[DEVICE_SHARE_FREE, device] < share:
+            return False
+        device_mem = box.pools[POOL_DEVICE_MEM, box.devices[DEVICE_POOL, device]]
+        if share < 1000 and device_mem > 0:
+            wanted = share_memory(box.classes[CLASS_DEVICE_MEM, cls], share, device_mem)
+            if box.devices[DEVICE_MEM_FREE, device] < wanted:
+                return False
+    return True

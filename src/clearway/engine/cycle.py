@@ -1,0 +1,306 @@
+"""The decision cycle: from the state box to a complete plan. Steps are numbered as in ARCHITECTURE.md.
+
+1 Sense is done by `ClusterState.apply`. 2 Order. 3 Admit, 4 Place and 5 Backfill are one loop (`scan`). 6 Resize,
+7 Consolidate and 8 Preempt are in `improve`. 9 Headroom is a setting of the loop. 10 Power. 11 Check is the
+kernel's, with code of its own; `explain` answers when asked.
+
+The planner tries starts on the tables themselves and undoes them: after `decide_plan` the box is as it was. Between
+cycles it keeps only what it could work out again: the reservations, and what is known not to fit.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearway.engine.box import META_LINKS_LEFT, META_RESERVATIONS, META_RUNNING, RES_JOB, RES_START
+from clearway.engine.claims import is_claim_ready
+from clearway.engine.gang import WEIGHTS
+from clearway.engine.improve import improve_plan
+from clearway.engine.lifecycle import HOLDING
+from clearway.engine.policy import Placement
+from clearway.engine.reasons import REASONS
+from clearway.engine.rows import KIND_NUMBERS
+from clearway.engine.scan import (
+    AT_DEVICES,
+    AT_LOOKED,
+    AT_NODES,
+    AT_POSITION,
+    AT_STARTED,
+    AT_STATUS,
+    MEMO,
+    OUT,
+    PROGRESS,
+    SET_BYPASS_MAX,
+    SET_DEPTH,
+    SET_ELASTIC,
+    SET_HEADROOM,
+    SET_NOW,
+    SET_PROTECTED,
+    SET_SCAN_MAX,
+    SET_STRICT,
+    SETTINGS,
+    STATUS_CUT,
+    STATUS_ROOM,
+    STATUS_STRICT,
+    count_bypassed,
+    scan_entry,
+    undo_entry,
+)
+from clearway.engine.state import ClusterState
+from clearway.engine.tables import JOB_CLASS, JOB_REASON, NONE
+from clearway.engine.view import jobs_view
+from clearway.model.allocation import Allocation
+from clearway.model.jobs import JobKind
+from clearway.model.plan import Move, Plan, ReasonCode, Start, Stop
+
+IntArray = NDArray[np.int64]
+
+PROTECTED_KINDS: Final = (JobKind.SERVICE, JobKind.TASK, JobKind.INTERACTIVE)
+"""Kinds for which headroom is held."""
+EMPTY: Final = np.zeros(0, dtype=np.int64)
+NO_MOVES: Final[tuple[Move, ...]] = ()
+
+
+def make_weights(placement: Placement) -> NDArray[np.float64]:
+    """The placement's weights in the order that compiled code expects."""
+    weights = np.zeros(WEIGHTS)
+    weights[:] = (placement.pack, placement.spread, placement.fragmentation, placement.speed, float(placement.topology))
+    return weights
+
+
+class Planner:
+    """Decides plans for one state box. Holds work space and what it could work out again, no state of the cluster."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self.state = state
+        self.weights = make_weights(state.policy.placement)
+        self.settings = self._make_settings()
+        self.progress: IntArray = np.zeros(PROGRESS, dtype=np.int64)
+        self.memo: IntArray = np.zeros((MEMO, 16), dtype=np.int64)
+        self.out: IntArray = np.zeros((OUT, 1024), dtype=np.int64)
+        self.out_nodes: IntArray = np.zeros(4096, dtype=np.int64)
+        self.out_devices: IntArray = np.zeros(4096, dtype=np.int64)
+        self.is_strict_stop = False
+        self.was_cut = False
+        self.scanned = 0
+
+    def _make_settings(self) -> IntArray:
+        policy = self.state.policy
+        settings = np.zeros(SETTINGS, dtype=np.int64)
+        settings[SET_STRICT] = policy.backfill.strict
+        settings[SET_DEPTH] = policy.backfill.reservation_depth
+        settings[SET_BYPASS_MAX] = policy.backfill.bypass_max
+        settings[SET_PROTECTED] = sum(1 << KIND_NUMBERS[kind] for kind in PROTECTED_KINDS)
+        settings[SET_SCAN_MAX] = policy.scan_max
+        settings[SET_ELASTIC] = policy.elasticity.enabled
+        return settings
+
+    # --- the cycle ----------------------------------------------------------------------------------------------------
+
+    def decide_plan(self) -> Plan:
+        """A complete plan for the box as it is. Deciding again after the plan was applied gives an empty plan."""
+        state = self.state
+        if not self._has_work():
+            return Plan(state.version, NO_MOVES, wake_ms=self._wake_ms())
+        moves: list[Move] = []
+        self._stop_cancelled(moves)
+        self._start_claimants(moves)
+        fresh = self._order()
+        moves.extend(self._scan(fresh))
+        notes = improve_plan(self, moves)
+        return Plan(state.version, tuple(moves), self.was_cut, self._wake_ms(), notes)
+
+    def _has_work(self) -> bool:
+        state = self.state
+        return bool(
+            state.capacity_grew
+            or state.fresh
+            or state.to_stop
+            or state.order_shrank
+            or self.was_cut
+            or self._order_is_due()
+            or self._reservation_is_due()
+        )
+
+    def _order_is_due(self) -> bool:
+        refresh = self.state.policy.order.refresh_ms
+        if refresh is None or self.state.order.count == 0:
+            return False
+        return self.state.refreshed_ms == NONE or self.state.now_ms - self.state.refreshed_ms >= refresh
+
+    def _reservation_is_due(self) -> bool:
+        """Whether a reservation's start has come though nothing was given back: what it counted on is late."""
+        count = int(self.state.meta[META_RESERVATIONS])
+        return count > 0 and int(self.state.box.res[RES_START, :count].min()) <= self.state.now_ms
+
+    def _wake_ms(self) -> int | None:
+        timers = self.state.timers
+        return timers[0][0] if timers else None
+
+    def _stop_cancelled(self, moves: list[Move]) -> None:
+        """Tell jobs to stop whose users took them back."""
+        state = self.state
+        for job in state.to_stop:
+            record = state.jobs.get(job)
+            if record is None or not (record.phase in HOLDING or record.suspended):
+                continue
+            checkpoint = record.spec.checkpoint
+            grace_ms = 0 if checkpoint is None else checkpoint.grace_ms
+            moves.append(Stop(job, record.generation, grace_ms, None))
+        state.to_stop.clear()
+
+    def _start_claimants(self, moves: list[Move]) -> None:
+        """Start the jobs whose claimed devices have all been left."""
+        state = self.state
+        for row, claim in state.claims.items():
+            cls = int(state.rows.table[JOB_CLASS, row])
+            record = state.by_row[row]
+            if is_claim_ready(cls, claim.allocation.nodes, claim.allocation.devices, *state.box):
+                moves.append(Start(record.spec.id, record.generation + 1, claim.allocation))
+            else:
+                state.rows.table[JOB_REASON, row] = REASONS.index(ReasonCode.CLEANING)
+
+    # --- step 2: order ------------------------------------------------------------------------------------------------
+
+    def _order(self) -> IntArray | None:
+        """Give fresh jobs their place. Returns their rows in order if looking at these is enough, None for all."""
+        state = self.state
+        before = state.order.count
+        rows = np.array(state.fresh, dtype=np.int64) if state.fresh else EMPTY
+        state.fresh.clear()
+        if len(rows) > 0 and not getattr(state.policy.order, "by_arrival", False):
+            state.order.set_keys(rows, state.policy.order.keys(jobs_view(state, rows)))
+        first = before
+        for row in rows.tolist():
+            first = min(first, state.order.insert(row))
+        if self._order_is_due():
+            waiting = state.order.waiting()
+            state.order.set_keys(waiting, state.policy.order.keys(jobs_view(state, waiting)))
+            state.order.sort_all()
+            state.refreshed_ms = state.now_ms
+            return None
+        if not self._is_enough(first, before):
+            return None
+        return rows if len(rows) < 2 else rows[np.lexsort(state.order.sort[::-1, rows])]
+
+    def _is_enough(self, first: int, before: int) -> bool:
+        """Whether looking at the fresh rows alone decides the same as looking at all."""
+        state = self.state
+        if state.capacity_grew or state.order_shrank or self.was_cut or self._reservation_is_due():
+            return False
+        if state.policy.backfill.bypass_max < state.policy.scan_max:
+            return False
+        if self.is_strict_stop:
+            return first > self.scanned - 1
+        if first >= before:
+            return True
+        depth = state.policy.backfill.reservation_depth
+        count = int(state.meta[META_RESERVATIONS])
+        if depth == 0:
+            return True
+        if count < depth:
+            return False
+        last = max(self._sort_place(int(row)) for row in state.box.res[RES_JOB, :count])
+        return first > last
+
+    def _sort_place(self, row: int) -> int:
+        places = np.flatnonzero(self.state.order.waiting() == row)
+        return int(places[0]) if len(places) else NONE
+
+    # --- steps 3 to 5 ------------------------------------------------------------------------------------------------
+
+    def _scan(self, fresh: IntArray | None) -> list[Move]:
+        """Start what may start, as moves; the tables are as before when it returns."""
+        state = self.state
+        if fresh is not None and (self.is_strict_stop or len(fresh) == 0):
+            return []
+        order, count = (state.order.rows, state.order.count) if fresh is None else (fresh, len(fresh))
+        self._begin_scan(is_whole=fresh is None)
+        state.capacity_grew = state.order_shrank = False
+        self._scan_with_room(order, count)
+        status = self.progress[AT_STATUS]
+        self.was_cut = bool(status == STATUS_CUT)
+        if fresh is None:
+            self.is_strict_stop = bool(status == STATUS_STRICT)
+            self.scanned = int(self.progress[AT_POSITION]) - int(self.progress[AT_STARTED])
+        started = int(self.progress[AT_STARTED])
+        if started == 0:
+            return []
+        if fresh is None and state.policy.backfill.bypass_max < state.policy.scan_max:
+            count_bypassed(order, count, self.out, started, *state.box)
+        moves = self._make_starts(started)
+        undo_entry(self.out, started, self.out_nodes, self.out_devices, *state.box)
+        return moves
+
+    def _begin_scan(self, *, is_whole: bool) -> None:
+        state = self.state
+        self.settings[SET_NOW] = state.now_ms
+        self.settings[SET_HEADROOM] = self._headroom_milli()
+        classes = state.box.classes.shape[1]
+        if self.memo.shape[1] < classes:
+            self.memo = np.full((MEMO, classes), 1 << 60, dtype=np.int64)
+        self.progress[:] = 0
+        if not is_whole:
+            self.progress[AT_LOOKED] = 1
+
+    def _headroom_milli(self) -> int:
+        """Step 9: devices held back for services, tasks and interactive jobs."""
+        headroom, state = self.state.policy.headroom, self.state
+        if not headroom.enabled:
+            return 0
+        forecast = state.forecast_devices if state.forecast_until_ms > state.now_ms else 0
+        return 1000 * max(headroom.devices_min, forecast)
+
+    def _scan_with_room(self, order: IntArray, count: int) -> None:
+        """Scan, and give the outputs and tables more room as often as it asks for it."""
+        state = self.state
+        while True:
+            scan_entry(
+                order,
+                count,
+                self.settings,
+                self.weights,
+                self.memo,
+                self.progress,
+                self.out,
+                self.out_nodes,
+                self.out_devices,
+                *state.box,
+            )
+            if self.progress[AT_STATUS] != STATUS_ROOM:
+                return
+            self._make_room(int(order[self.progress[AT_POSITION]]))
+
+    def _make_room(self, row: int) -> None:
+        """Double what is full, to hold at least what the job of `row` needs."""
+        state = self.state
+        spec = state.by_row[row].spec
+        replicas, devices = spec.replicas_max, spec.replicas_max * spec.request.devices
+        if self.progress[AT_STARTED] >= self.out.shape[1]:
+            self.out = np.concatenate([self.out, np.zeros_like(self.out)], axis=1)
+        if self.progress[AT_NODES] + replicas > len(self.out_nodes):
+            self.out_nodes = _lengthened(self.out_nodes, replicas)
+        if self.progress[AT_DEVICES] + devices > len(self.out_devices):
+            self.out_devices = _lengthened(self.out_devices, devices)
+        need = state.inventory.pool_count + replicas + 1
+        if state.meta[META_LINKS_LEFT] <= need or state.meta[META_RUNNING] + 1 >= state.running.shape[1]:
+            state.make_link_room(max(2 * need, state.links.shape[1]))
+
+    def _make_starts(self, started: int) -> list[Move]:
+        """The scan's outputs as moves."""
+        moves: list[Move] = []
+        by_row = self.state.by_row
+        for index in range(started):
+            row, _, node, device, replicas = self.out[:, index].tolist()
+            record = by_row[row]
+            devices = replicas * record.spec.request.devices
+            nodes_named = self.out_nodes[node : node + replicas].copy()
+            devices_named = self.out_devices[device : device + devices].copy()
+            moves.append(Start(record.spec.id, record.generation + 1, Allocation(nodes_named, devices_named)))
+        return moves
+
+
+def _lengthened(array: IntArray, more: int) -> IntArray:
+    """`array` with at least `more` places added, doubling."""
+    return np.concatenate([array, np.zeros(max(more, len(array)), dtype=np.int64)])

@@ -1,0 +1,120 @@
+"""What must happen before a job may be considered at all: other jobs, its array's limit, a time, a release.
+
+Bounds: the outcomes of the last OUTCOMES_MAX ended jobs are remembered; a dependency on an older one counts as never
+to be satisfied, as Slurm does with jobs that it has purged.
+"""
+
+from collections import OrderedDict
+from typing import Final
+
+from clearway.model.ids import JobId
+from clearway.model.jobs import Dependency, DependencyKind, JobSpec, Outcome
+from clearway.model.plan import ReasonCode
+
+OUTCOMES_MAX: Final = 1 << 20
+"""A million ended jobs: months of a large site, about 100 MB at the very most."""
+
+
+def is_satisfied(kind: DependencyKind, outcome: Outcome) -> bool:
+    """Whether a dependency of this kind is satisfied by a job that ended so."""
+    if kind in (DependencyKind.AFTER, DependencyKind.AFTER_ANY):
+        return True
+    return (outcome is Outcome.COMPLETED) != (kind is DependencyKind.AFTER_NOT_OK)
+
+
+class Dependencies:
+    """Who waits for whom. Pure bookkeeping: it is told what happened and answers who is blocked."""
+
+    def __init__(self) -> None:
+        self.outcomes: OrderedDict[JobId, Outcome] = OrderedDict()
+        self._started: set[JobId] = set()
+        self._waiting_for: dict[JobId, list[JobId]] = {}
+        self._singletons: dict[tuple[str, str], list[JobId]] = {}
+        self._array_held: dict[JobId, int] = {}
+        self._array_waiting: dict[JobId, list[JobId]] = {}
+
+    def add(self, spec: JobSpec) -> None:
+        """A job was accepted."""
+        for dependency in spec.dependencies:
+            if dependency.job is not None:
+                self._waiting_for.setdefault(dependency.job, []).append(spec.id)
+            else:
+                self._singletons.setdefault((spec.user, spec.name), []).append(spec.id)
+        if spec.array is not None and spec.array.parallel_max:
+            self._array_waiting.setdefault(spec.array.array, []).append(spec.id)
+
+    def reason(self, spec: JobSpec, now_ms: int) -> ReasonCode | None:
+        """Why the job may not be considered now (holds are the caller's matter), None if it may."""
+        for dependency in spec.dependencies:
+            code = self._dependency_reason(spec, dependency)
+            if code is not None:
+                return code
+        if spec.not_before_ms is not None and now_ms < spec.not_before_ms:
+            return ReasonCode.BEGIN_TIME
+        if spec.array is not None and spec.array.parallel_max:
+            held = self._array_held.get(spec.array.array, 0)
+            ahead = self._array_waiting.get(spec.array.array, [])
+            if spec.id not in ahead[: max(spec.array.parallel_max - held, 0)]:
+                return ReasonCode.ARRAY_LIMIT
+        return None
+
+    def _dependency_reason(self, spec: JobSpec, dependency: Dependency) -> ReasonCode | None:
+        if dependency.job is None:
+            first = self._singletons[spec.user, spec.name][0]
+            return None if first == spec.id else ReasonCode.DEPENDENCY
+        outcome = self.outcomes.get(dependency.job)
+        if outcome is not None:
+            return None if is_satisfied(dependency.kind, outcome) else ReasonCode.DEPENDENCY_NEVER
+        if dependency.kind is DependencyKind.AFTER and dependency.job in self._started:
+            return None
+        return ReasonCode.DEPENDENCY
+
+    def note_start(self, spec: JobSpec) -> tuple[JobId, ...]:
+        """A job got devices; returns the jobs worth looking at again."""
+        self._started.add(spec.id)
+        if spec.array is not None and spec.array.parallel_max:
+            self._array_held[spec.array.array] = self._array_held.get(spec.array.array, 0) + 1
+            self._array_waiting[spec.array.array].remove(spec.id)
+        return tuple(self._waiting_for.get(spec.id, ()))
+
+    def note_stop(self, spec: JobSpec) -> None:
+        """A job lost its devices and waits again."""
+        if spec.array is not None and spec.array.parallel_max:
+            self._array_held[spec.array.array] -= 1
+            self._array_waiting[spec.array.array].insert(0, spec.id)
+
+    def note_end(self, spec: JobSpec, outcome: Outcome, *, had_devices: bool) -> tuple[JobId, ...]:
+        """A job ended; returns the jobs worth looking at again, in order."""
+        self.outcomes[spec.id] = outcome
+        if len(self.outcomes) > OUTCOMES_MAX:
+            self.outcomes.popitem(last=False)
+        self._started.discard(spec.id)
+        waiting = self._waiting_for.pop(spec.id, [])
+        for dependency in spec.dependencies:
+            if dependency.job is None:
+                singles = self._singletons[spec.user, spec.name]
+                singles.remove(spec.id)
+                waiting = [*waiting, *singles[:1]]
+        if spec.array is not None and spec.array.parallel_max:
+            waiting = [*waiting, *self._end_in_array(spec, had_devices=had_devices)]
+        return tuple(waiting)
+
+    def _end_in_array(self, spec: JobSpec, *, had_devices: bool) -> list[JobId]:
+        assert spec.array is not None
+        array = spec.array.array
+        if had_devices:
+            self._array_held[array] -= 1
+        else:
+            self._array_waiting[array].remove(spec.id)
+        return self._array_waiting[array][: spec.array.parallel_max]
+
+    def copy(self) -> "Dependencies":
+        """An independent copy."""
+        other = Dependencies()
+        other.outcomes = self.outcomes.copy()
+        other._started = set(self._started)
+        other._waiting_for = {job: list(jobs) for job, jobs in self._waiting_for.items()}
+        other._singletons = {key: list(jobs) for key, jobs in self._singletons.items()}
+        other._array_held = dict(self._array_held)
+        other._array_waiting = {array: list(jobs) for array, jobs in self._array_waiting.items()}
+        return other

@@ -1,0 +1,471 @@
+"""Choosing the devices of one job: the best pool for a single replica, the smallest domain for a gang.
+
+`place` only names devices; whoever calls it holds them with `hold`. Ties go to the lower index, so that the same tables
+give the same devices.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from clearway.engine.box import (
+    META_MANY_POOLS,
+    META_MODELS,
+    META_NODES,
+    META_POOLS,
+    META_RESERVATIONS,
+    RES_START,
+    RES_TOTAL,
+    WORK_CAPACITY,
+    WORK_DOMAIN,
+    Box,
+)
+from clearway.engine.compiled import compiled
+from clearway.engine.fragmentation import fragmentation_growth
+from clearway.engine.place import (
+    TOTAL_ANY,
+    best_shared_device,
+    lowest_bits,
+    name_devices,
+    pool_capacity,
+    release,
+    take,
+)
+from clearway.engine.reasons import (
+    PLACED,
+    REASON_FRAGMENTATION,
+    REASON_RESERVED,
+    REASON_RESOURCES,
+    REASON_TOPOLOGY,
+)
+from clearway.engine.tables import (
+    CLASS_CPU,
+    CLASS_DEVICES,
+    CLASS_MEM,
+    CLASS_MODELS,
+    CLASS_SHARE,
+    DEVICE_POOL,
+    LEVEL_BLOCK,
+    LEVEL_LEAF,
+    LEVEL_NODE,
+    LEVEL_NVLINK,
+    LEVEL_SITE,
+    NODE_BLOCK,
+    NODE_LEAF,
+    NODE_NVLINK,
+    NODE_POOL_BEGIN,
+    NONE,
+    POOL_DEVICE_BEGIN,
+    POOL_FREE,
+    POOL_MASK,
+    POOL_MODEL,
+    POOL_NODE,
+    POOL_SHARED,
+    POOL_SIZE,
+    POOL_SPEED_PPM,
+)
+
+# Places in the array of weights that a policy's `Placement` becomes.
+WEIGHT_PACK: Final = 0
+WEIGHT_SPREAD: Final = 1
+WEIGHT_FRAGMENTATION: Final = 2
+WEIGHT_SPEED: Final = 3
+WEIGHT_TOPOLOGY: Final = 4
+WEIGHTS: Final = 5
+
+SCORE_NONE: Final = 1e300
+
+
+@compiled
+def free_devices_allowed(box: Box, cls: int) -> int:
+    """Wholly free, usable devices of the models that the class allows: an upper bound, at once."""
+    models = box.classes[CLASS_MODELS, cls]
+    if models == NONE:
+        return box.totals[TOTAL_ANY]
+    total = 0
+    for model in range(box.meta[META_MODELS]):
+        if (models >> model) & 1 == 1:
+            total += box.totals[model]
+    return total
+
+
+@compiled
+def capacity_beside(box: Box, cls: int, pool: int, end_ms: int, most: int) -> int:
+    """`pool_capacity`, and not more than what every reservation that begins before `end_ms` leaves."""
+    count = pool_capacity(box, cls, pool, most)
+    if count == 0:
+        return 0
+    each = box.classes[CLASS_DEVICES, cls] * box.classes[CLASS_SHARE, cls]
+    cpu = box.classes[CLASS_CPU, cls]
+    memory = box.classes[CLASS_MEM, cls]
+    node = box.pools[POOL_NODE, pool]
+    for index in range(box.meta[META_RESERVATIONS]):
+        if box.res[RES_START, index] >= end_ms:
+            continue
+        if each > 0:
+            count = min(count, box.res_pool[index, pool] // each)
+        if cpu > 0:
+            count = min(count, box.res_cpu[index, node] // cpu)
+        if memory > 0:
+            count = min(count, box.res_mem[index, node] // memory)
+        if count <= 0:
+            return 0
+    return count
+
+
+@compiled
+def pool_score(box: Box, cls: int, pool: int, weights: np.ndarray, mean_load: float) -> float:
+    """Score of putting one replica on the pool; lower is better. Sums and products only: exact to repeat."""
+    size = max(box.pools[POOL_SIZE, pool], 1)
+    free = float(box.pools[POOL_FREE, pool])
+    takes = box.classes[CLASS_DEVICES, cls] * box.classes[CLASS_SHARE, cls] / 1000.0
+    score = weights[WEIGHT_PACK] * (free - takes) / 64.0
+    if weights[WEIGHT_SPREAD] != 0.0:
+        # Growth of the variance of load over nodes when this one takes the replica.
+        growth = takes / size
+        load = 1.0 - free / size
+        score += weights[WEIGHT_SPREAD] * growth * (2.0 * (load - mean_load) + growth)
+    if weights[WEIGHT_FRAGMENTATION] != 0.0:
+        score += weights[WEIGHT_FRAGMENTATION] * fragmentation_growth(box, cls, pool) / 1000.0
+    if weights[WEIGHT_SPEED] != 0.0:
+        score -= weights[WEIGHT_SPEED] * box.pools[POOL_SPEED_PPM, pool] / 1e6
+    if box.classes[CLASS_SHARE, cls] < 1000 and has_room_shared(box, cls, pool):
+        score -= weights[WEIGHT_PACK]
+    return score
+
+
+@compiled
+def has_room_shared(box: Box, cls: int, pool: int) -> bool:
+    """Whether a partly used device of the pool takes a share of the class."""
+    return box.pools[POOL_SHARED, pool] > 0 and best_shared_device(box, cls, pool) != NONE
+
+
+@compiled
+def mean_device_load(box: Box) -> float:
+    """Mean over pools with devices of the share of devices that are not wholly free."""
+    total = 0.0
+    count = 0
+    for pool in range(box.meta[META_POOLS]):
+        size = box.pools[POOL_SIZE, pool]
+        if size > 0:
+            total += 1.0 - box.pools[POOL_FREE, pool] / size
+            count += 1
+    return total / max(count, 1)
+
+
+@compiled
+def domain_of(box: Box, level: int, pool: int) -> int:
+    """Id of the pool's domain at a level."""
+    node = box.pools[POOL_NODE, pool]
+    if level == LEVEL_NODE:
+        return node
+    if level == LEVEL_NVLINK:
+        return box.nodes[NODE_NVLINK, node]
+    if level == LEVEL_LEAF:
+        return box.nodes[NODE_LEAF, node]
+    if level == LEVEL_BLOCK:
+        return box.nodes[NODE_BLOCK, node]
+    return 0
+
+
+@compiled
+def best_pool(box: Box, cls: int, end_ms: int, weights: np.ndarray, model: int, level: int, domain: int) -> int:
+    """The pool with the best score for one replica, within a model and a domain (NONE = any); NONE if none takes it."""
+    best = NONE
+    best_score = SCORE_NONE
+    mean = mean_device_load(box) if weights[WEIGHT_SPREAD] != 0.0 else 0.0
+    only_pack = (
+        weights[WEIGHT_SPREAD] == 0.0 and weights[WEIGHT_FRAGMENTATION] == 0.0 and weights[WEIGHT_SPEED] == 0.0
+    ) and box.classes[CLASS_SHARE, cls] == 1000
+    needed = box.classes[CLASS_DEVICES, cls]
+    for pool in range(box.meta[META_POOLS]):
+        free = box.pools[POOL_FREE, pool]
+        if only_pack and needed > 0 and (free < needed or (best != NONE and free >= box.pools[POOL_FREE, best])):
+            continue
+        if model != NONE and box.pools[POOL_MODEL, pool] != model:
+            continue
+        if level != NONE and domain_of(box, level, pool) != domain:
+            continue
+        if capacity_beside(box, cls, pool, end_ms, 1) == 0:
+            continue
+        score = pool_score(box, cls, pool, weights, mean)
+        if score < best_score:
+            best = pool
+            best_score = score
+            if only_pack and free == needed:
+                break
+    return best
+
+
+@compiled
+def name_replica(box: Box, cls: int, pool: int, at_nodes: np.ndarray, at_devices: np.ndarray, replica: int) -> None:
+    """Name node and devices of one replica on the pool."""
+    at_nodes[replica] = box.pools[POOL_NODE, pool]
+    needed = box.classes[CLASS_DEVICES, cls]
+    if needed == 0:
+        return
+    if box.classes[CLASS_SHARE, cls] == 1000:
+        name_devices(box, cls, pool, 1, at_devices, replica * needed)
+        return
+    device = best_shared_device(box, cls, pool) if box.pools[POOL_SHARED, pool] > 0 else NONE
+    if device == NONE:
+        bit = lowest_bits(box.pools[POOL_MASK, pool], 1)
+        device = box.pools[POOL_DEVICE_BEGIN, pool]
+        while bit > 1:
+            bit >>= 1
+            device += 1
+    at_devices[replica] = device
+
+
+@compiled
+def fill_capacity(box: Box, cls: int, end_ms: int, most: int, model: int) -> int:
+    """Write each pool's capacity for the class to the work space; returns the sum."""
+    total = 0
+    for pool in range(box.meta[META_POOLS]):
+        count = 0
+        if model == NONE or box.pools[POOL_MODEL, pool] == model:
+            count = capacity_beside(box, cls, pool, end_ms, most)
+        box.work[WORK_CAPACITY, pool] = count
+        total += count
+    return total
+
+
+@compiled
+def smallest_domain(box: Box, replicas: int, level: int) -> int:
+    """The domain of a level with the least capacity that still holds the gang; NONE if none does."""
+    for node in range(box.meta[META_NODES]):
+        box.work[WORK_DOMAIN, node] = 0
+    for pool in range(box.meta[META_POOLS]):
+        count = box.work[WORK_CAPACITY, pool]
+        if count > 0:
+            domain = domain_of(box, level, pool)
+            if domain != NONE:
+                box.work[WORK_DOMAIN, domain] += count
+    best = NONE
+    for domain in range(box.meta[META_NODES]):
+        count = box.work[WORK_DOMAIN, domain]
+        if count >= replicas and (best == NONE or count < box.work[WORK_DOMAIN, best]):
+            best = domain
+    return best
+
+
+@compiled
+def keep_domain(box: Box, level: int, domain: int) -> None:
+    """Zero the capacity of pools outside the domain."""
+    for pool in range(box.meta[META_POOLS]):
+        if box.work[WORK_CAPACITY, pool] > 0 and domain_of(box, level, pool) != domain:
+            box.work[WORK_CAPACITY, pool] = 0
+
+
+@compiled
+def largest_capacity_pool(box: Box, left: int) -> int:
+    """The pool that takes `left` replicas with least to spare, else the one that takes most; NONE if all are empty."""
+    best = NONE
+    best_count = 0
+    for pool in range(box.meta[META_POOLS]):
+        count = box.work[WORK_CAPACITY, pool]
+        tighter = count >= left and (best_count < left or count < best_count)
+        fuller = best_count < left and count > best_count
+        if count > 0 and (tighter or fuller):
+            best = pool
+            best_count = count
+    return best
+
+
+@compiled
+def name_by_capacity(box: Box, cls: int, replicas: int, at_nodes: np.ndarray, at_devices: np.ndarray) -> None:
+    """Name a gang on the fewest nodes: pools in falling capacity, and the tightest pool for what is left.
+
+    One pass per capacity value, not a sort: capacities are small numbers.
+    """
+    top = 0
+    for pool in range(box.meta[META_POOLS]):
+        top = max(top, box.work[WORK_CAPACITY, pool])
+    replica = 0
+    needed = box.classes[CLASS_DEVICES, cls]
+    while replica < replicas:
+        left = replicas - replica
+        if left <= top:
+            pool = largest_capacity_pool(box, left)
+            replica = name_on_pool(box, cls, pool, left, needed, at_nodes, at_devices, replica)
+            continue
+        below = 0
+        for pool in range(box.meta[META_POOLS]):
+            count = box.work[WORK_CAPACITY, pool]
+            if count == top and replicas - replica >= top:
+                replica = name_on_pool(box, cls, pool, top, needed, at_nodes, at_devices, replica)
+            elif count < top:
+                below = max(below, count)
+        if replicas - replica >= top:
+            top = below
+
+
+@compiled
+def name_on_pool(
+    box: Box,
+    cls: int,
+    pool: int,
+    count: int,
+    needed: int,
+    at_nodes: np.ndarray,
+    at_devices: np.ndarray,
+    replica: int,
+) -> int:
+    """Name up to `count` replicas on the pool, using up its capacity; returns the next replica."""
+    count = min(count, box.work[WORK_CAPACITY, pool])
+    if needed > 0:
+        name_devices(box, cls, pool, count, at_devices, replica * needed)
+    for index in range(replica, replica + count):
+        at_nodes[index] = box.pools[POOL_NODE, pool]
+    box.work[WORK_CAPACITY, pool] = 0
+    return replica + count
+
+
+@compiled
+def charge_reservations(box: Box, cls: int, pool: int, count: int, end_ms: int) -> None:
+    """Lower what reservations that begin before `end_ms` find on the pool by `count` replicas; negative gives back."""
+    milli = count * box.classes[CLASS_DEVICES, cls] * box.classes[CLASS_SHARE, cls]
+    node = box.pools[POOL_NODE, pool]
+    for index in range(box.meta[META_RESERVATIONS]):
+        if box.res[RES_START, index] < end_ms:
+            box.res_pool[index, pool] -= milli
+            box.res_cpu[index, node] -= count * box.classes[CLASS_CPU, cls]
+            box.res_mem[index, node] -= count * box.classes[CLASS_MEM, cls]
+            box.res[RES_TOTAL, index] -= milli
+
+
+@compiled
+def name_one_by_one(
+    box: Box,
+    cls: int,
+    end_ms: int,
+    weights: np.ndarray,
+    model: int,
+    level: int,
+    domain: int,
+    at_nodes: np.ndarray,
+    at_devices: np.ndarray,
+) -> bool:
+    """Name a gang replica by replica, each on the best pool after the earlier ones. Leaves the tables as found."""
+    needed = box.classes[CLASS_DEVICES, cls]
+    replica = 0
+    while replica < len(at_nodes):
+        pool = best_pool(box, cls, end_ms, weights, model, level, domain)
+        if pool == NONE:
+            break
+        name_replica(box, cls, pool, at_nodes, at_devices, replica)
+        devices = at_devices[replica * needed : (replica + 1) * needed]
+        take(box, cls, 0, at_nodes[replica : replica + 1], devices)
+        charge_reservations(box, cls, pool, 1, end_ms)
+        replica += 1
+    for index in range(replica):
+        pool = pool_of_replica(box, needed, at_nodes, at_devices, index)
+        charge_reservations(box, cls, pool, -1, end_ms)
+    release(box, cls, at_nodes[:replica], at_devices[: replica * needed])
+    return replica == len(at_nodes)
+
+
+@compiled
+def pool_of_replica(box: Box, needed: int, at_nodes: np.ndarray, at_devices: np.ndarray, replica: int) -> int:
+    """The pool on which a named replica lies."""
+    if needed > 0:
+        return box.devices[DEVICE_POOL, at_devices[replica * needed]]
+    return box.nodes[NODE_POOL_BEGIN, at_nodes[replica]]
+
+
+@compiled
+def can_name_by_capacity(box: Box, cls: int, weights: np.ndarray) -> bool:
+    """Whether capacities of pools are independent of one another and only the number of nodes matters."""
+    if weights[WEIGHT_SPREAD] != 0.0 or weights[WEIGHT_FRAGMENTATION] != 0.0 or box.classes[CLASS_SHARE, cls] < 1000:
+        return False
+    uses_node = box.classes[CLASS_CPU, cls] > 0 or box.classes[CLASS_MEM, cls] > 0
+    return box.meta[META_MANY_POOLS] == 0 or not uses_node
+
+
+@compiled
+def place_gang_on(
+    box: Box,
+    cls: int,
+    widest: int,
+    end_ms: int,
+    weights: np.ndarray,
+    model: int,
+    at_nodes: np.ndarray,
+    at_devices: np.ndarray,
+) -> int:
+    """Name a gang on devices of one model (NONE = any mixture), in the smallest domain that holds it."""
+    replicas = len(at_nodes)
+    total = fill_capacity(box, cls, end_ms, replicas, model)
+    if total < replicas:
+        return REASON_FRAGMENTATION if box.meta[META_RESERVATIONS] == 0 else REASON_RESERVED
+    narrowest = LEVEL_NODE if weights[WEIGHT_TOPOLOGY] != 0.0 else widest
+    for step in range(LEVEL_NODE, LEVEL_SITE + 2):
+        # The order of size is node, NVLink domain (of several nodes), leaf, block, site.
+        level = LEVEL_NODE if step == LEVEL_NODE else (LEVEL_NVLINK if step == LEVEL_NODE + 1 else step - 1)
+        if level != LEVEL_NVLINK and (level > max(widest, LEVEL_NODE) or level < narrowest):
+            continue
+        if level == LEVEL_NVLINK and (widest == LEVEL_NODE or narrowest > LEVEL_NODE):
+            continue
+        domain = smallest_domain(box, replicas, level)
+        if domain == NONE:
+            continue
+        if can_name_by_capacity(box, cls, weights):
+            keep_domain(box, level, domain)
+            name_by_capacity(box, cls, replicas, at_nodes, at_devices)
+            return PLACED
+        if name_one_by_one(box, cls, end_ms, weights, model, level, domain, at_nodes, at_devices):
+            return PLACED
+    return REASON_TOPOLOGY if widest < LEVEL_SITE else REASON_FRAGMENTATION
+
+
+@compiled
+def place_gang(
+    box: Box, cls: int, widest: int, end_ms: int, weights: np.ndarray, at_nodes: np.ndarray, at_devices: np.ndarray
+) -> int:
+    """Name a gang, on one device model where one holds it whole: a mixed gang runs at the pace of its slowest."""
+    models = box.meta[META_MODELS]
+    if models > 1 and box.classes[CLASS_DEVICES, cls] > 0:
+        for model in range(models):
+            if box.totals[model] == 0 or (box.classes[CLASS_MODELS, cls] >> model) & 1 == 0:
+                continue
+            if place_gang_on(box, cls, widest, end_ms, weights, model, at_nodes, at_devices) == PLACED:
+                return PLACED
+    return place_gang_on(box, cls, widest, end_ms, weights, NONE, at_nodes, at_devices)
+
+
+@compiled
+def place(
+    box: Box, cls: int, widest: int, end_ms: int, weights: np.ndarray, at_nodes: np.ndarray, at_devices: np.ndarray
+) -> int:
+    """Name nodes and devices for `len(at_nodes)` replicas of the class into `at_nodes` and `at_devices`.
+
+    Returns PLACED, or the reason (see `reasons`) why it cannot start now. end_ms: when the job is expected to end; it
+    must leave every reservation that begins before then whole. Leaves the tables as they were.
+    """
+    replicas = len(at_nodes)
+    needed = replicas * box.classes[CLASS_DEVICES, cls]
+    if needed > 0 and box.classes[CLASS_SHARE, cls] == 1000 and free_devices_allowed(box, cls) < needed:
+        return REASON_RESOURCES
+    if replicas > 1:
+        return place_gang(box, cls, widest, end_ms, weights, at_nodes, at_devices)
+    pool = best_pool(box, cls, end_ms, weights, NONE, NONE, NONE)
+    if pool != NONE:
+        name_replica(box, cls, pool, at_nodes, at_devices, 0)
+        return PLACED
+    if box.meta[META_RESERVATIONS] > 0:
+        return REASON_RESERVED
+    return REASON_FRAGMENTATION if box.classes[CLASS_SHARE, cls] == 1000 else REASON_RESOURCES
+
+
+@compiled
+def place_entry(
+    cls: int,
+    widest: int,
+    end_ms: int,
+    weights: np.ndarray,
+    at_nodes: np.ndarray,
+    at_devices: np.ndarray,
+    *arrays: np.ndarray,
+) -> int:
+    """`place`, called from Python as `place_entry(..., *box)`."""
+    return place(Box(*arrays), cls, widest, end_ms, weights, at_nodes, at_devices)

@@ -1,0 +1,177 @@
+"""A job takes its devices and gives them back: devices, quota, footprint and expected end together, in one place.
+
+`hold` and `let_go` are exact inverses on every table that holds state of the cluster.
+"""
+
+import numpy as np
+
+from clearway.engine.box import (
+    LINK_COUNT,
+    LINK_NEXT,
+    LINK_POOL,
+    META_LINK_FREE,
+    META_LINKS_LEFT,
+    META_RUNNING,
+    RUNNING_END,
+    RUNNING_ROW,
+    Box,
+)
+from clearway.engine.compiled import compiled
+from clearway.engine.place import release, take
+from clearway.engine.quota import queue_take, tenant_take
+from clearway.engine.tables import (
+    CLASS_DEVICES,
+    CLASS_SHARE,
+    DEVICE_POOL,
+    JOB_CLASS,
+    JOB_END_MS,
+    JOB_HELD,
+    JOB_PLANNED_MS,
+    JOB_QUEUE,
+    JOB_REPLICAS,
+    JOB_SAVED_MS,
+    JOB_START_MS,
+    JOB_TENANT,
+    NODE_POOL_BEGIN,
+    NONE,
+)
+from clearway.model.units import FOREVER_MS
+
+
+@compiled
+def new_link(box: Box, pool: int, count: int, next_link: int) -> int:
+    """A link from the list of unused ones. The caller has made sure that one is left."""
+    link = box.meta[META_LINK_FREE]
+    box.meta[META_LINK_FREE] = box.links[LINK_NEXT, link]
+    box.meta[META_LINKS_LEFT] -= 1
+    box.links[LINK_POOL, link] = pool
+    box.links[LINK_COUNT, link] = count
+    box.links[LINK_NEXT, link] = next_link
+    return link
+
+
+@compiled
+def drop_links(box: Box, head: int) -> None:
+    """Put a whole footprint back on the list of unused links."""
+    while head != NONE:
+        after = box.links[LINK_NEXT, head]
+        box.links[LINK_NEXT, head] = box.meta[META_LINK_FREE]
+        box.meta[META_LINK_FREE] = head
+        box.meta[META_LINKS_LEFT] += 1
+        head = after
+
+
+@compiled
+def make_footprint(box: Box, cls: int, at_nodes: np.ndarray, at_devices: np.ndarray) -> int:
+    """Links that say how many replicas lie on which pool, for an allocation."""
+    needed = box.classes[CLASS_DEVICES, cls]
+    head = NONE
+    for replica in range(len(at_nodes)):
+        if needed > 0:
+            pool = box.devices[DEVICE_POOL, at_devices[replica * needed]]
+        else:
+            pool = box.nodes[NODE_POOL_BEGIN, at_nodes[replica]]
+        if head != NONE and box.links[LINK_POOL, head] == pool:
+            box.links[LINK_COUNT, head] += 1
+        else:
+            head = new_link(box, pool, 1, head)
+    return head
+
+
+@compiled
+def running_place(box: Box, end_ms: int, row: int) -> int:
+    """Where (end, row) stands, or would stand, among the running jobs sorted by that pair."""
+    low = 0
+    high = box.meta[META_RUNNING]
+    while low < high:
+        middle = (low + high) // 2
+        end = box.running[RUNNING_END, middle]
+        if end < end_ms or (end == end_ms and box.running[RUNNING_ROW, middle] < row):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def add_running(box: Box, end_ms: int, row: int) -> None:
+    """Insert a job into the list of running ones."""
+    place = running_place(box, end_ms, row)
+    for index in range(box.meta[META_RUNNING], place, -1):
+        box.running[RUNNING_END, index] = box.running[RUNNING_END, index - 1]
+        box.running[RUNNING_ROW, index] = box.running[RUNNING_ROW, index - 1]
+    box.running[RUNNING_END, place] = end_ms
+    box.running[RUNNING_ROW, place] = row
+    box.meta[META_RUNNING] += 1
+
+
+@compiled
+def remove_running(box: Box, end_ms: int, row: int) -> None:
+    """Take a job out of the list of running ones."""
+    place = running_place(box, end_ms, row)
+    box.meta[META_RUNNING] -= 1
+    for index in range(place, box.meta[META_RUNNING]):
+        box.running[RUNNING_END, index] = box.running[RUNNING_END, index + 1]
+        box.running[RUNNING_ROW, index] = box.running[RUNNING_ROW, index + 1]
+
+
+@compiled
+def class_milli(box: Box, cls: int) -> int:
+    """Thousandths of devices of one replica."""
+    return box.classes[CLASS_DEVICES, cls] * box.classes[CLASS_SHARE, cls]
+
+
+@compiled
+def planned_end(box: Box, row: int, start_ms: int, replicas: int) -> int:
+    """When a job started now on so many replicas is expected to end; linear in replicas, at least 1 ms after."""
+    left = box.jobs[JOB_PLANNED_MS, row]
+    if left >= FOREVER_MS:
+        return FOREVER_MS
+    left = max(left - box.jobs[JOB_SAVED_MS, row], 1)
+    asked = box.jobs[JOB_REPLICAS, row]
+    if replicas != asked:
+        left = (left * asked + replicas - 1) // replicas
+    return start_ms + left
+
+
+@compiled
+def hold(box: Box, row: int, start_ms: int, at_nodes: np.ndarray, at_devices: np.ndarray) -> None:
+    """Job `row` holds the allocation from `start_ms` on."""
+    cls = box.jobs[JOB_CLASS, row]
+    replicas = len(at_nodes)
+    take(box, cls, row, at_nodes, at_devices)
+    milli = replicas * class_milli(box, cls)
+    tenant_take(box.tenants, box.jobs[JOB_TENANT, row], milli)
+    queue_take(box.queues, box.jobs[JOB_QUEUE, row], milli, 1)
+    box.job_link[row] = make_footprint(box, cls, at_nodes, at_devices)
+    end_ms = planned_end(box, row, start_ms, replicas)
+    box.jobs[JOB_HELD, row] = replicas
+    box.jobs[JOB_START_MS, row] = start_ms
+    box.jobs[JOB_END_MS, row] = end_ms
+    add_running(box, end_ms, row)
+
+
+@compiled
+def let_go(box: Box, row: int, at_nodes: np.ndarray, at_devices: np.ndarray) -> None:
+    """The inverse of `hold`."""
+    cls = box.jobs[JOB_CLASS, row]
+    remove_running(box, box.jobs[JOB_END_MS, row], row)
+    drop_links(box, box.job_link[row])
+    box.job_link[row] = NONE
+    milli = len(at_nodes) * class_milli(box, cls)
+    queue_take(box.queues, box.jobs[JOB_QUEUE, row], -milli, -1)
+    tenant_take(box.tenants, box.jobs[JOB_TENANT, row], -milli)
+    release(box, cls, at_nodes, at_devices)
+    box.jobs[JOB_HELD, row] = 0
+
+
+@compiled
+def hold_entry(row: int, start_ms: int, at_nodes: np.ndarray, at_devices: np.ndarray, *arrays: np.ndarray) -> None:
+    """`hold`, called from Python as `hold_entry(row, start_ms, nodes, devices, *box)`."""
+    hold(Box(*arrays), row, start_ms, at_nodes, at_devices)
+
+
+@compiled
+def let_go_entry(row: int, at_nodes: np.ndarray, at_devices: np.ndarray, *arrays: np.ndarray) -> None:
+    """`let_go`, called from Python as `let_go_entry(row, nodes, devices, *box)`."""
+    let_go(Box(*arrays), row, at_nodes, at_devices)

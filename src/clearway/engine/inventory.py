@@ -1,0 +1,173 @@
+"""The cluster's hardware as tables: nodes, pools of equal devices, devices, and their places in the topology."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearway.engine.nodes import UNCOUNTED, Eligibility, Names, model_number
+from clearway.engine.place import TOTALS
+from clearway.engine.tables import (
+    DEVICE_CLAIM,
+    DEVICE_COLUMNS,
+    DEVICE_HEALTHY,
+    DEVICE_MEM_FREE,
+    DEVICE_OWNER,
+    DEVICE_POOL,
+    DEVICE_SHARE_FREE,
+    NODE_BLOCK,
+    NODE_COLUMNS,
+    NODE_CPU_FREE,
+    NODE_CPU_TOTAL,
+    NODE_LEAF,
+    NODE_MEM_FREE,
+    NODE_MEM_TOTAL,
+    NODE_NVLINK,
+    NODE_POOL_BEGIN,
+    NODE_POOL_END,
+    NODE_USABLE,
+    NONE,
+    POOL_COLUMNS,
+    POOL_DEVICE_BEGIN,
+    POOL_DEVICE_MEM,
+    POOL_FREE,
+    POOL_MASK,
+    POOL_MODEL,
+    POOL_NODE,
+    POOL_NVLINK_SIZE,
+    POOL_SIZE,
+    POOL_SPEED_PPM,
+    POOL_WATTS,
+    Table,
+    grow_table,
+    make_table,
+)
+from clearway.model.cluster import DeviceGroup, NodeSpec
+from clearway.model.errors import InputError
+
+WHOLE_PPM = 1_000_000
+
+
+class Inventory:
+    """Tables of hardware. `node_count`, `pool_count` and `device_count` rows are in use; the rest is spare.
+
+    A node that is down or drained keeps its rows; `is_up` and `is_drained` say why it is not usable.
+    """
+
+    def __init__(self) -> None:
+        self.specs: list[NodeSpec] = []
+        self.names = Names()
+        self.models = Names()
+        self.eligibility = Eligibility()
+        self.nodes: Table = make_table(NODE_COLUMNS, 16)
+        self.pools: Table = make_table(POOL_COLUMNS, 16)
+        self.devices: Table = make_table(DEVICE_COLUMNS, 64)
+        self.totals: NDArray[np.int64] = np.zeros(TOTALS, dtype=np.int64)
+        self.pool_count = 0
+        self.device_count = 0
+        self.is_up: list[bool] = []
+        self.is_drained: list[bool] = []
+        self._leaves = Names()
+        self._blocks = Names()
+        self._nvlinks = Names()
+
+    @property
+    def node_count(self) -> int:
+        """Nodes ever added."""
+        return len(self.specs)
+
+    @property
+    def milli(self) -> int:
+        """All devices, healthy or not, in thousandths."""
+        return 1000 * self.device_count
+
+    def index(self, name: str) -> int:
+        """The index of a node; an unknown name is an error of the driver that sent it."""
+        node = self.names.find(name)
+        if node == NONE:
+            raise InputError(f"node {name!r}: expected a node that was added, found none of that name")
+        return node
+
+    def add(self, spec: NodeSpec) -> int:
+        """One more node, all its devices free and healthy; returns its index."""
+        if self.names.find(spec.name) != NONE:
+            raise InputError(f"node {spec.name!r}: expected a new name, found a node of that name already added")
+        node = self.names.number(spec.name)
+        self.specs.append(spec)
+        self.is_up.append(True)
+        self.is_drained.append(False)
+        self.eligibility.add_node(spec.labels)
+        self.nodes = grow_table(self.nodes, node + 1)
+        begin = self.pool_count
+        for group in spec.groups or (None,):
+            self._add_pool(node, group)
+        self._write_node(node, spec, begin)
+        return node
+
+    def _write_node(self, node: int, spec: NodeSpec, pool_begin: int) -> None:
+        column = self.nodes[:, node]
+        column[NODE_USABLE] = 1
+        column[NODE_CPU_TOTAL] = column[NODE_CPU_FREE] = UNCOUNTED if spec.cpu_milli is None else spec.cpu_milli
+        column[NODE_MEM_TOTAL] = column[NODE_MEM_FREE] = UNCOUNTED if spec.memory_bytes is None else spec.memory_bytes
+        column[NODE_POOL_BEGIN] = pool_begin
+        column[NODE_POOL_END] = self.pool_count
+        column[NODE_NVLINK] = self._nvlinks.number(spec.nvlink) if spec.nvlink else NONE
+        # A node that names no leaf or block is alone in one; the prefix keeps such names from meeting real ones.
+        column[NODE_LEAF] = self._leaves.number(f"={spec.leaf}" if spec.leaf else f"alone {spec.name}")
+        column[NODE_BLOCK] = self._blocks.number(f"={spec.block}" if spec.block else f"alone {spec.name}")
+
+    def _add_pool(self, node: int, group: DeviceGroup | None) -> None:
+        pool = self.pool_count
+        self.pool_count += 1
+        self.pools = grow_table(self.pools, self.pool_count)
+        column = self.pools[:, pool]
+        column[POOL_NODE] = node
+        column[POOL_DEVICE_BEGIN] = self.device_count
+        column[POOL_MODEL] = NONE
+        column[POOL_SPEED_PPM] = WHOLE_PPM
+        if group is None:
+            return
+        model = model_number(self.models, group.model)
+        column[POOL_MODEL] = model
+        column[POOL_SIZE] = column[POOL_FREE] = group.count
+        column[POOL_MASK] = (1 << group.count) - 1
+        column[POOL_DEVICE_MEM] = group.memory_bytes
+        column[POOL_SPEED_PPM] = round(group.speed * WHOLE_PPM)
+        column[POOL_NVLINK_SIZE] = group.nvlink_size or group.count
+        column[POOL_WATTS] = group.watts_max
+        self.totals[model] += group.count
+        self.totals[TOTALS - 1] += group.count
+        self._add_devices(pool, group)
+
+    def _add_devices(self, pool: int, group: DeviceGroup) -> None:
+        begin = self.device_count
+        self.device_count += group.count
+        self.devices = grow_table(self.devices, self.device_count)
+        columns = self.devices[:, begin : self.device_count]
+        columns[DEVICE_POOL] = pool
+        columns[DEVICE_SHARE_FREE] = 1000
+        columns[DEVICE_MEM_FREE] = group.memory_bytes
+        columns[DEVICE_OWNER] = NONE
+        columns[DEVICE_HEALTHY] = 1
+        columns[DEVICE_CLAIM] = NONE
+
+    def device_index(self, node: str, device: int) -> int:
+        """The global index of device number `device` of a node."""
+        index = self.index(node)
+        if not 0 <= device < self.specs[index].device_count:
+            raise InputError(
+                f"node {node!r}: expected a device 0..{self.specs[index].device_count - 1}, found {device}"
+            )
+        return int(self.pools[POOL_DEVICE_BEGIN, self.nodes[NODE_POOL_BEGIN, index]]) + device
+
+    def copy(self) -> "Inventory":
+        """An independent copy."""
+        other = Inventory()
+        other.specs = list(self.specs)
+        other.names, other.models = self.names.copy(), self.models.copy()
+        other.eligibility = self.eligibility.copy()
+        other.nodes, other.pools, other.devices = self.nodes.copy(), self.pools.copy(), self.devices.copy()
+        other.totals = self.totals.copy()
+        other.pool_count, other.device_count = self.pool_count, self.device_count
+        other.is_up, other.is_drained = list(self.is_up), list(self.is_drained)
+        other._leaves, other._blocks = self._leaves.copy(), self._blocks.copy()
+        other._nvlinks = self._nvlinks.copy()
+        return other

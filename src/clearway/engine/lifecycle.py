@@ -1,0 +1,409 @@
+"""The life of a job in the state box: what each event about jobs does to records, rows, devices and queues.
+
+Phases and their changes (an event that fits none of these is stale and is ignored, or is our bug where it says so):
+
+    accepted → PENDING or BLOCKED ⇄ PENDING → STARTING → RUNNING → ended
+    STARTING, RUNNING → STOPPING → PENDING (stopped) or SUSPENDED (frozen, waits) or ended (cancelled)
+    STARTING, RUNNING → PENDING (its node failed)
+"""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clearway.engine.hold import hold_entry, let_go_entry
+from clearway.engine.order import SORT_ID, SORT_KEY, SORT_PRIORITY, SORT_QUEUE, SORT_SUBMIT
+from clearway.engine.planned import planned_run_ms
+from clearway.engine.reasons import REASON_PRIORITY, REASONS
+from clearway.engine.records import JobRecord
+from clearway.engine.tables import (
+    JOB_ATTAINED,
+    JOB_GENERATION,
+    JOB_MILLI,
+    JOB_PHASE,
+    JOB_PROTECTED_MS,
+    JOB_REASON,
+    JOB_SAVED_MS,
+    JOB_START_MS,
+    JOB_WAIT_SINCE_MS,
+    NONE,
+    PHASE_BLOCKED,
+    PHASE_PENDING,
+    PHASE_RUNNING,
+    PHASE_STARTING,
+    PHASE_STOPPING,
+    PHASE_SUSPENDED,
+    QUEUE_PRIORITY,
+)
+from clearway.model.allocation import Allocation
+from clearway.model.errors import InternalError
+from clearway.model.events import (
+    CheckpointSaved,
+    JobCancelled,
+    JobFinished,
+    JobHeld,
+    JobReleased,
+    JobResized,
+    JobStarted,
+    JobStopped,
+    JobSubmitted,
+    JobSuspended,
+    PlanAccepted,
+)
+from clearway.model.ids import JobId
+from clearway.model.jobs import Outcome
+from clearway.model.plan import Cap, Migrate, ReasonCode, Reserve, Resize, Start, Stop, Suspend
+
+if TYPE_CHECKING:
+    from clearway.engine.state import ClusterState
+
+HOLDING = (PHASE_STARTING, PHASE_RUNNING, PHASE_STOPPING)
+"""Phases in which a job holds devices."""
+WAITING = (PHASE_PENDING, PHASE_SUSPENDED)
+"""Phases in which a job has a place in the order (or is about to get one)."""
+HISTORY_MAX = 2_000
+"""Finished jobs whose device-time is kept for orders that learn from it; enough for a stable distribution."""
+
+
+class Lifecycle:
+    """Handlers of events about jobs, over one state box."""
+
+    def __init__(self, state: "ClusterState") -> None:
+        self.state = state
+        self.handlers: dict[type, Callable[..., None]] = {
+            JobSubmitted: self.on_submitted,
+            JobCancelled: self.on_cancelled,
+            JobHeld: self.on_held,
+            JobReleased: self.on_released,
+            JobStarted: self.on_started,
+            CheckpointSaved: self.on_checkpoint,
+            JobFinished: self.on_finished,
+            JobStopped: self.on_stopped,
+            JobSuspended: self.on_suspended,
+            JobResized: self.on_resized,
+            PlanAccepted: self.on_plan,
+        }
+        self.movers: dict[type, Callable[..., None]] = {
+            Start: self.accept_start,
+            Stop: self.accept_stop,
+            Suspend: self.accept_suspend,
+            Resize: self.accept_resize,
+            Migrate: self.accept_resize,
+            Reserve: self.accept_reserve,
+            Cap: self.accept_cap,
+        }
+
+    # --- waiting -------------------------------------------------------------------------------------------------
+
+    def on_submitted(self, event: JobSubmitted) -> None:
+        """A job is accepted: it gets a row, and waits."""
+        state, spec = self.state, event.job
+        if spec.id in state.jobs or spec.id in state.dependencies.outcomes:
+            raise InternalError(f"job {spec.id} was submitted twice; a job's id is given once and never reused")
+        row = state.rows.new()
+        cls = state.classes.number(
+            spec.request, spec.network.fabric, state.inventory.models, state.inventory.eligibility
+        )
+        queue = state.accounts.queue(spec.queue)
+        tenant = state.accounts.tenant(spec.tenant, state.inventory.milli)
+        state.refresh_box_if_grown()
+        queue_priority = int(state.accounts.queues[QUEUE_PRIORITY, queue])
+        state.rows.write(
+            row,
+            spec,
+            (cls, queue, tenant, queue_priority),
+            planned_ms=planned_run_ms(state, spec),
+            at_ms=event.at_ms,
+            reason=REASON_PRIORITY,
+        )
+        record = JobRecord(spec, row, PHASE_PENDING, tenant=tenant, held=spec.held)
+        state.jobs[spec.id] = state.by_row[row] = record
+        sort = state.order.sort
+        if state.policy.order.by_priority:
+            sort[SORT_QUEUE, row] = -queue_priority
+            sort[SORT_PRIORITY, row] = -spec.priority
+        else:
+            sort[SORT_QUEUE, row] = sort[SORT_PRIORITY, row] = 0.0
+        sort[SORT_KEY, row] = 0.0
+        sort[SORT_SUBMIT, row] = event.at_ms
+        sort[SORT_ID, row] = spec.id
+        if spec.dependencies or spec.held or spec.not_before_ms is not None or spec.array is not None:
+            state.dependencies.add(spec)
+            self._block_or_wait(record)
+        else:
+            state.fresh.append(row)
+
+    def _block_or_wait(self, record: JobRecord) -> None:
+        """Let a job that has no place in the order wait, or block it with the reason."""
+        state, spec = self.state, record.spec
+        reason = ReasonCode.HELD if record.held else state.dependencies.reason(spec, state.now_ms)
+        record.blocked = reason
+        if reason is None:
+            record.phase = PHASE_SUSPENDED if record.suspended else PHASE_PENDING
+            state.rows.table[JOB_REASON, record.row] = REASON_PRIORITY
+            state.fresh.append(record.row)
+        else:
+            record.phase = PHASE_BLOCKED
+            state.rows.table[JOB_REASON, record.row] = REASONS.index(reason)
+            if reason is ReasonCode.BEGIN_TIME and spec.not_before_ms is not None:
+                heappush(state.timers, (spec.not_before_ms, spec.id))
+        state.rows.table[JOB_PHASE, record.row] = record.phase
+
+    def look_again(self, jobs: tuple[JobId, ...]) -> None:
+        """Unblock those of the jobs that nothing blocks any more, and give the others their present reason."""
+        for job in jobs:
+            record = self.state.jobs.get(job)
+            if record is not None and record.phase == PHASE_BLOCKED:
+                self._block_or_wait(record)
+
+    def release_due(self) -> None:
+        """Look again at the jobs whose begin time has come."""
+        state = self.state
+        while state.timers and state.timers[0][0] <= state.now_ms:
+            _, job = heappop(state.timers)
+            self.look_again((job,))
+
+    def _leave_order(self, record: JobRecord) -> None:
+        """Take a waiting job out of the order, wherever it stands."""
+        state = self.state
+        if record.row in state.fresh:
+            state.fresh.remove(record.row)
+        else:
+            state.order.remove(record.row)
+            state.order_shrank = True
+
+    def on_held(self, event: JobHeld) -> None:
+        """A user holds a job; one that runs is not touched."""
+        record = self.state.jobs.get(event.job)
+        if record is None or record.held:
+            return
+        record.held = True
+        if record.phase in WAITING:
+            self._leave_order(record)
+            self.state.unclaim(record.row)
+            self._block_or_wait(record)
+
+    def on_released(self, event: JobReleased) -> None:
+        """A user lets a held job go."""
+        record = self.state.jobs.get(event.job)
+        if record is not None and record.held:
+            record.held = False
+            self.look_again((event.job,))
+
+    def on_cancelled(self, event: JobCancelled) -> None:
+        """A waiting job ends at once; one that holds devices will be told to stop by the next plan."""
+        record = self.state.jobs.get(event.job)
+        if record is None or record.cancelled:
+            return
+        record.cancelled = True
+        if record.phase in HOLDING or record.suspended:
+            self.state.to_stop.append(event.job)
+            return
+        if record.phase in WAITING:
+            self._leave_order(record)
+        self._forget(record, Outcome.CANCELLED, had_devices=False)
+
+    # --- holding devices -----------------------------------------------------------------------------------------
+
+    def on_started(self, event: JobStarted) -> None:
+        """All replicas run."""
+        record = self.state.jobs.get(event.job)
+        if record is not None and record.generation == event.generation and record.phase == PHASE_STARTING:
+            record.phase = PHASE_RUNNING
+            self.state.rows.table[JOB_PHASE, record.row] = PHASE_RUNNING
+
+    def on_checkpoint(self, event: CheckpointSaved) -> None:
+        """Work is safe."""
+        record = self.state.jobs.get(event.job)
+        if record is not None:
+            record.checkpoint_ms = event.at_ms
+
+    def _give_back(self, record: JobRecord) -> None:
+        """The job leaves all that it holds."""
+        state, allocation = self.state, record.allocation
+        assert allocation is not None
+        table, row = state.rows.table, record.row
+        start_ms = int(table[JOB_START_MS, row])
+        milli = allocation.replicas * record.spec.request.device_milli
+        elapsed = max(state.now_ms - start_ms, 0)
+        table[JOB_ATTAINED, row] += milli * elapsed // 1000
+        state.accounts.note_use(record.tenant, milli, start_ms, state.now_ms)
+        let_go_entry(row, allocation.nodes, allocation.devices, *state.box)
+        record.allocation = record.target = None
+        state.capacity_grew = True
+
+    def on_finished(self, event: JobFinished) -> None:
+        """The job ended; its devices are free."""
+        record = self.state.jobs.get(event.job)
+        if record is None or record.generation != event.generation:
+            return
+        if record.phase in HOLDING:
+            self._learn(record, event)
+            self._give_back(record)
+            self._forget(record, event.outcome, had_devices=True)
+        elif record.suspended:
+            if record.phase in WAITING:
+                self._leave_order(record)
+            self._forget(record, event.outcome, had_devices=False)
+
+    def _learn(self, record: JobRecord, event: JobFinished) -> None:
+        """Remember how long it ran, for predictions and for orders that learn."""
+        state = self.state
+        if event.outcome is Outcome.CANCELLED:
+            return
+        table, row = state.rows.table, record.row
+        run_ms = event.at_ms - int(table[JOB_START_MS, row]) + int(table[JOB_SAVED_MS, row])
+        if state.run_times is not None:
+            state.run_times.observe_finished(record.spec, run_ms, completed=event.outcome is not Outcome.TIMEOUT)
+        if state.keeps_history:
+            state.history.append(run_ms * int(table[JOB_MILLI, row]) / 1000)
+            if len(state.history) > 2 * HISTORY_MAX:
+                del state.history[:HISTORY_MAX]
+
+    def _forget(self, record: JobRecord, outcome: Outcome, *, had_devices: bool) -> None:
+        """The job is over: its row is free, and those that waited for it are looked at."""
+        state, spec = self.state, record.spec
+        state.unclaim(record.row)
+        del state.jobs[spec.id], state.by_row[record.row]
+        state.rows.give_back(record.row)
+        again = state.dependencies.note_end(spec, outcome, had_devices=had_devices)
+        if again:
+            self.look_again(again)
+
+    def on_stopped(self, event: JobStopped) -> None:
+        """The job left its devices without having ended: it waits again."""
+        record = self.state.jobs.get(event.job)
+        if record is None or record.generation != event.generation or record.phase not in HOLDING:
+            return
+        self._give_back(record)
+        self.state.rows.table[JOB_SAVED_MS, record.row] = event.saved_ms
+        self._wait_again(record, event.at_ms)
+
+    def on_suspended(self, event: JobSuspended) -> None:
+        """The job is frozen and waits; its work stays in memory."""
+        record = self.state.jobs.get(event.job)
+        if record is None or record.generation != event.generation or record.phase not in HOLDING:
+            return
+        table, row = self.state.rows.table, record.row
+        table[JOB_SAVED_MS, row] += max(event.at_ms - int(table[JOB_START_MS, row]), 0)
+        self._give_back(record)
+        record.suspended = True
+        self._wait_again(record, event.at_ms)
+
+    def _wait_again(self, record: JobRecord, at_ms: int) -> None:
+        state = self.state
+        state.rows.table[JOB_WAIT_SINCE_MS, record.row] = at_ms
+        if record.spec.array is not None:
+            state.dependencies.note_stop(record.spec)
+        if record.cancelled and not record.suspended:
+            self._forget(record, Outcome.CANCELLED, had_devices=False)
+            return
+        self._block_or_wait(record)
+
+    def on_resized(self, event: JobResized) -> None:
+        """A resize or migration is done: the job holds its target, the rest is free."""
+        record = self.state.jobs.get(event.job)
+        if record is None or record.generation != event.generation or record.target is None:
+            return
+        self._rehold(record, record.target)
+        record.target = None
+        record.phase = PHASE_RUNNING
+        self.state.rows.table[JOB_PHASE, record.row] = PHASE_RUNNING
+        self.state.capacity_grew = True
+
+    def _rehold(self, record: JobRecord, allocation: Allocation) -> None:
+        """Hold `allocation` instead of what is held, with the time so far on the account."""
+        state, table, row, held = self.state, self.state.rows.table, record.row, record.allocation
+        assert held is not None
+        start_ms = int(table[JOB_START_MS, row])
+        milli = held.replicas * record.spec.request.device_milli
+        elapsed = max(state.now_ms - start_ms, 0)
+        table[JOB_ATTAINED, row] += milli * elapsed // 1000
+        share = held.replicas / record.spec.replicas
+        table[JOB_SAVED_MS, row] += int(elapsed * min(share, 1.0))
+        state.accounts.note_use(record.tenant, milli, start_ms, state.now_ms)
+        let_go_entry(row, held.nodes, held.devices, *state.box)
+        hold_entry(row, state.now_ms, allocation.nodes, allocation.devices, *state.box)
+        record.allocation = allocation
+
+    # --- moves of an accepted plan -------------------------------------------------------------------------------
+
+    def on_plan(self, event: PlanAccepted) -> None:
+        """Carry out each move in the box; the world is told by commands."""
+        for move in event.plan.moves:
+            self.movers[type(move)](move)
+
+    def accept_start(self, move: Start) -> None:
+        """The job takes its devices."""
+        state = self.state
+        record = state.jobs[move.job]
+        row = record.row
+        self._leave_order(record)
+        if row in state.claims:
+            state.unclaim(row)
+        state.make_room_for(move.allocation)
+        hold_entry(row, state.now_ms, move.allocation.nodes, move.allocation.devices, *state.box)
+        record.allocation = move.allocation
+        record.generation = move.generation
+        record.phase = PHASE_STARTING
+        record.suspended = False
+        table = state.rows.table
+        table[JOB_PHASE, row] = PHASE_STARTING
+        table[JOB_GENERATION, row] = move.generation
+        table[JOB_REASON, row] = NONE
+        table[JOB_PROTECTED_MS, row] = state.now_ms + state.policy.preemption.protection_ms
+        again = state.dependencies.note_start(record.spec)
+        if again:
+            self.look_again(again)
+
+    def accept_stop(self, move: Stop) -> None:
+        """The job is told to leave; it holds its devices until the backend says that it left."""
+        self._begin_stop(self.state.jobs[move.job])
+
+    def accept_suspend(self, move: Suspend) -> None:
+        """The job is told to freeze."""
+        self._begin_stop(self.state.jobs[move.job])
+
+    def _begin_stop(self, record: JobRecord) -> None:
+        if record.phase in HOLDING:
+            record.phase = PHASE_STOPPING
+            self.state.rows.table[JOB_PHASE, record.row] = PHASE_STOPPING
+
+    def accept_resize(self, move: Resize | Migrate) -> None:
+        """The job holds the old and the new devices together until the backend says that it moved."""
+        state = self.state
+        record = state.jobs[move.job]
+        held = record.allocation
+        assert held is not None
+        needed = record.spec.request.devices
+        have = set(held.devices.tolist()) if needed else set()
+        fresh = [
+            replica
+            for replica in range(move.allocation.replicas)
+            if not needed or int(move.allocation.devices[replica * needed]) not in have
+        ]
+        nodes = np.concatenate([held.nodes, move.allocation.nodes[fresh]])
+        devices = move.allocation.devices.reshape(-1, max(needed, 1)) if needed else move.allocation.devices
+        added = devices[fresh].reshape(-1) if needed else np.zeros(0, dtype=np.int64)
+        union = Allocation(nodes, np.concatenate([held.devices, added]))
+        state.make_room_for(union)
+        self._rehold(record, union)
+        record.target = move.allocation
+        record.generation = move.generation
+        record.phase = PHASE_STARTING
+        record.resized_ms = state.now_ms
+        state.rows.table[JOB_PHASE, record.row] = PHASE_STARTING
+        state.rows.table[JOB_GENERATION, record.row] = move.generation
+
+    def accept_reserve(self, move: Reserve) -> None:
+        """Devices are kept for a waiting job."""
+        self.state.claim(self.state.jobs[move.job].row, move)
+
+    def accept_cap(self, move: Cap) -> None:
+        """A node's devices are limited in power."""
+        if move.watts:
+            self.state.caps[move.node] = move.watts
+        else:
+            self.state.caps.pop(move.node, None)

@@ -1,0 +1,154 @@
+"""Nodes, device models, labels and classes of requests: how names become rows of the tables."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearway.engine.tables import (
+    CLASS_COLUMNS,
+    CLASS_CPU,
+    CLASS_DEVICE_MEM,
+    CLASS_DEVICES,
+    CLASS_EXCLUSIVE,
+    CLASS_LABELS,
+    CLASS_MEM,
+    CLASS_MODELS,
+    CLASS_SHARE,
+    NONE,
+    Table,
+    grow_table,
+    make_table,
+)
+from clearway.model.errors import InputError
+from clearway.model.jobs import Request
+from clearway.model.units import DEVICES_PER_MODEL_MAX
+
+UNCOUNTED = 1 << 50
+"""CPUs (milli) and memory (bytes) of a node that does not say: more than any job asks, far from overflow."""
+
+FABRIC_LABEL = "fabric"
+
+
+class Names:
+    """Dense numbers for names, in order of first sight."""
+
+    __slots__ = ("_numbers", "names")
+
+    def __init__(self, names: tuple[str, ...] = ()) -> None:
+        self.names = list(names)
+        self._numbers = {name: number for number, name in enumerate(names)}
+
+    def number(self, name: str) -> int:
+        """The number of a name, a new one if it is new."""
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers[name] = len(self.names)
+            self.names.append(name)
+        return number
+
+    def find(self, name: str) -> int:
+        """The number of a name, NONE if it was never seen."""
+        return self._numbers.get(name, NONE)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def copy(self) -> "Names":
+        """An independent copy."""
+        return Names(tuple(self.names))
+
+
+class Eligibility:
+    """Which nodes carry which required labels: int8[requirements, nodes]; requirement 0 asks for nothing."""
+
+    __slots__ = ("labels", "requirements", "table")
+
+    def __init__(self) -> None:
+        self.requirements: dict[tuple[tuple[str, str], ...], int] = {(): 0}
+        self.labels: list[frozenset[tuple[str, str]]] = []
+        self.table: NDArray[np.int8] = np.ones((1, 1), dtype=np.int8)
+
+    def add_node(self, labels: tuple[tuple[str, str], ...]) -> None:
+        """One more node, with these labels."""
+        self.labels.append(frozenset(labels))
+        node = len(self.labels) - 1
+        if node >= self.table.shape[1]:
+            grown = np.ones((self.table.shape[0], 2 * self.table.shape[1]), dtype=np.int8)
+            grown[:, : self.table.shape[1]] = self.table
+            self.table = grown
+        for wanted, row in self.requirements.items():
+            self.table[row, node] = self.labels[node].issuperset(wanted)
+
+    def row(self, wanted: tuple[tuple[str, str], ...]) -> int:
+        """The row of a requirement, made at first sight."""
+        row = self.requirements.get(wanted)
+        if row is None:
+            row = self.requirements[wanted] = len(self.requirements)
+            line = np.ones((1, self.table.shape[1]), dtype=np.int8)
+            for node, labels in enumerate(self.labels):
+                line[0, node] = labels.issuperset(wanted)
+            self.table = np.concatenate([self.table, line])
+        return row
+
+    def copy(self) -> "Eligibility":
+        """An independent copy."""
+        other = Eligibility()
+        other.requirements = dict(self.requirements)
+        other.labels = list(self.labels)
+        other.table = self.table.copy()
+        return other
+
+
+class Classes:
+    """Equal requests as rows of the CLASS table, shared by all jobs that ask the same."""
+
+    __slots__ = ("numbers", "table")
+
+    def __init__(self) -> None:
+        self.numbers: dict[tuple[Request, str], int] = {}
+        self.table: Table = make_table(CLASS_COLUMNS, 16)
+
+    def number(self, request: Request, fabric: str, models: Names, eligibility: Eligibility) -> int:
+        """The class of a request on a fabric ("" = any), made at first sight."""
+        number = self.numbers.get((request, fabric))
+        if number is None:
+            number = self.numbers[request, fabric] = len(self.numbers)
+            self.table = grow_table(self.table, number + 1)
+            self._write(number, request, fabric, models, eligibility)
+        return number
+
+    def _write(self, number: int, request: Request, fabric: str, models: Names, eligibility: Eligibility) -> None:
+        wanted = request.node_labels
+        if fabric:
+            wanted = tuple(sorted({*wanted, (FABRIC_LABEL, fabric)}))
+        mask = NONE
+        if request.device_models:
+            mask = 0
+            for model in request.device_models:
+                mask |= 1 << model_number(models, model)
+        column = self.table[:, number]
+        column[CLASS_DEVICES] = request.devices
+        column[CLASS_SHARE] = request.share_milli
+        column[CLASS_DEVICE_MEM] = request.device_memory_bytes
+        column[CLASS_MODELS] = mask
+        column[CLASS_CPU] = request.cpu_milli
+        column[CLASS_MEM] = request.memory_bytes
+        column[CLASS_LABELS] = eligibility.row(wanted)
+        column[CLASS_EXCLUSIVE] = request.exclusive
+
+    def copy(self) -> "Classes":
+        """An independent copy."""
+        other = Classes()
+        other.numbers = dict(self.numbers)
+        other.table = self.table.copy()
+        return other
+
+
+def model_number(models: Names, model: str) -> int:
+    """The number of a device model; there is room for `DEVICES_PER_MODEL_MAX` models in a mask."""
+    number = models.number(model)
+    if number >= DEVICES_PER_MODEL_MAX:
+        raise InputError(
+            f"device model {model!r}: expected at most {DEVICES_PER_MODEL_MAX} different device models in one cluster, "
+            f"found one more; give devices that may stand in for one another the same model name"
+        )
+    return number

@@ -1,0 +1,59 @@
+"""What the state box knows about a live job beside its row in the tables."""
+
+from dataclasses import dataclass
+
+from clearway.model.allocation import Allocation
+from clearway.model.ids import JobId
+from clearway.model.jobs import JobSpec
+from clearway.model.plan import ReasonCode
+
+
+@dataclass(slots=True)
+class JobRecord:
+    """One live job. Mutable, owned by `ClusterState`, changed only by `apply`.
+
+    allocation: what it holds, None when nothing. target: what it will hold when a resize or migration is done.
+    blocked: why it may not even be considered (dependency, time, hold), None when it may. tenant: its row.
+    held: a user holds it. cancelled: it is to stop for good. suspended: it is frozen, its work in memory.
+    """
+
+    spec: JobSpec
+    row: int
+    phase: int
+    generation: int = 0
+    allocation: Allocation | None = None
+    target: Allocation | None = None
+    blocked: ReasonCode | None = None
+    tenant: int = 0
+    held: bool = False
+    cancelled: bool = False
+    suspended: bool = False
+    resized_ms: int = 0
+    checkpoint_ms: int = 0
+
+    def copy(self) -> "JobRecord":
+        """An independent copy; specs and allocations are frozen and shared."""
+        return JobRecord(
+            spec=self.spec,
+            row=self.row,
+            phase=self.phase,
+            generation=self.generation,
+            allocation=self.allocation,
+            target=self.target,
+            blocked=self.blocked,
+            tenant=self.tenant,
+            held=self.held,
+            cancelled=self.cancelled,
+            suspended=self.suspended,
+            resized_ms=self.resized_ms,
+            checkpoint_ms=self.checkpoint_ms,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Devices kept for a waiting job: they go to nobody else, and it starts when the last of them is free."""
+
+    job: JobId
+    allocation: Allocation
+    start_ms: int

@@ -1,0 +1,317 @@
+"""Time-stamped reservations: when and where a blocked job could start if all that runs ends as expected.
+
+The future is walked in the order of expected ends. A reservation keeps one line of the tables `res_*`: what is free at
+its start, after everything reserved then. Between two starts capacity only grows, so these lines are all that a later
+job has to respect: a job that ends before a reservation starts cannot delay it.
+"""
+
+from typing import Final
+
+from clearway.engine.box import (
+    LINK_COUNT,
+    LINK_NEXT,
+    LINK_POOL,
+    META_NODES,
+    META_POOLS,
+    META_RESERVATIONS,
+    META_RUNNING,
+    RES_BY_END,
+    RES_BY_START,
+    RES_END,
+    RES_JOB,
+    RES_LINK,
+    RES_START,
+    RES_TOTAL,
+    RUNNING_END,
+    RUNNING_ROW,
+    WORK_CAPACITY,
+    WORK_CPU,
+    WORK_MEM,
+    WORK_POOL,
+    Box,
+)
+from clearway.engine.compiled import compiled
+from clearway.engine.gang import keep_domain, largest_capacity_pool, smallest_domain
+from clearway.engine.hold import class_milli, drop_links, new_link
+from clearway.engine.place import pool_suits
+from clearway.engine.tables import (
+    CLASS_CPU,
+    CLASS_EXCLUSIVE,
+    CLASS_LABELS,
+    CLASS_MEM,
+    DEVICE_CLAIM,
+    DEVICE_HEALTHY,
+    DEVICE_SHARE_FREE,
+    DEVICE_SHARERS,
+    JOB_CLASS,
+    JOB_WIDEST,
+    LEVEL_NODE,
+    LEVEL_NVLINK,
+    LEVEL_SITE,
+    NODE_CPU_FREE,
+    NODE_MEM_FREE,
+    NODE_USABLE,
+    NONE,
+    POOL_DEVICE_BEGIN,
+    POOL_FREE,
+    POOL_NODE,
+    POOL_SHARED,
+    POOL_SIZE,
+)
+from clearway.model.units import FOREVER_MS
+
+WALK_MAX: Final = 1 << 20
+"""Events walked for one reservation before it is given up: a bound, far above what a real cluster has running."""
+
+
+@compiled
+def load_present(box: Box) -> None:
+    """Copy what is free now to the work space; an unusable node has nothing free."""
+    for node in range(box.meta[META_NODES]):
+        box.work[WORK_CPU, node] = box.nodes[NODE_CPU_FREE, node]
+        box.work[WORK_MEM, node] = box.nodes[NODE_MEM_FREE, node]
+    for pool in range(box.meta[META_POOLS]):
+        free = 0
+        if box.nodes[NODE_USABLE, box.pools[POOL_NODE, pool]] == 1:
+            free = box.pools[POOL_FREE, pool] * 1000
+            if box.pools[POOL_SHARED, pool] > 0:
+                free += shared_milli(box, pool)
+        box.work[WORK_POOL, pool] = free
+
+
+@compiled
+def shared_milli(box: Box, pool: int) -> int:
+    """Free milli on the partly used devices of the pool."""
+    total = 0
+    begin = box.pools[POOL_DEVICE_BEGIN, pool]
+    for device in range(begin, begin + box.pools[POOL_SIZE, pool]):
+        if box.devices[DEVICE_SHARERS, device] == 0 or box.devices[DEVICE_HEALTHY, device] == 0:
+            continue
+        if box.devices[DEVICE_CLAIM, device] == NONE:
+            total += box.devices[DEVICE_SHARE_FREE, device]
+    return total
+
+
+@compiled
+def future_capacity(box: Box, cls: int, pool: int, most: int) -> int:
+    """Replicas of the class that the pool would take with what the work space says is free."""
+    each = class_milli(box, cls)
+    node = box.pools[POOL_NODE, pool]
+    if each > 0:
+        if box.work[WORK_POOL, pool] < each:
+            return 0
+        most = min(most, box.work[WORK_POOL, pool] // each)
+    if box.nodes[NODE_USABLE, node] == 0 or box.eligible[box.classes[CLASS_LABELS, cls], node] == 0:
+        return 0
+    if not pool_suits(box, cls, pool):
+        return 0
+    if box.classes[CLASS_EXCLUSIVE, cls] == 1 and box.work[WORK_POOL, pool] < box.pools[POOL_SIZE, pool] * 1000:
+        return 0
+    cpu = box.classes[CLASS_CPU, cls]
+    if cpu > 0:
+        most = min(most, max(box.work[WORK_CPU, node], 0) // cpu)
+    memory = box.classes[CLASS_MEM, cls]
+    if memory > 0:
+        most = min(most, max(box.work[WORK_MEM, node], 0) // memory)
+    return most
+
+
+@compiled
+def shift_future(box: Box, holder: int, link: int, sign: int, cls: int, most: int) -> int:
+    """Add (sign 1) or take away (−1) a footprint of class `holder` in the work space.
+
+    Returns by how much the summed capacity for class `cls` changes.
+    """
+    change = 0
+    milli = class_milli(box, holder)
+    while link != NONE:
+        pool = box.links[LINK_POOL, link]
+        count = sign * box.links[LINK_COUNT, link]
+        node = box.pools[POOL_NODE, pool]
+        if box.nodes[NODE_USABLE, node] == 1:
+            change -= future_capacity(box, cls, pool, most)
+            box.work[WORK_POOL, pool] += count * milli
+            box.work[WORK_CPU, node] += count * box.classes[CLASS_CPU, holder]
+            box.work[WORK_MEM, node] += count * box.classes[CLASS_MEM, holder]
+            change += future_capacity(box, cls, pool, most)
+        link = box.links[LINK_NEXT, link]
+    return change
+
+
+@compiled
+def capacity_throughout(box: Box, cls: int, start_ms: int, end_ms: int, most: int) -> int:
+    """Write capacities that hold from `start_ms` to `end_ms`, given the work space at the start; returns the sum."""
+    each = class_milli(box, cls)
+    total = 0
+    for pool in range(box.meta[META_POOLS]):
+        count = future_capacity(box, cls, pool, most)
+        if count > 0:
+            node = box.pools[POOL_NODE, pool]
+            for index in range(box.meta[META_RESERVATIONS]):
+                if start_ms < box.res[RES_START, index] < end_ms:
+                    if each > 0:
+                        count = min(count, box.res_pool[index, pool] // each)
+                    if box.classes[CLASS_CPU, cls] > 0:
+                        count = min(count, box.res_cpu[index, node] // box.classes[CLASS_CPU, cls])
+                    if box.classes[CLASS_MEM, cls] > 0:
+                        count = min(count, box.res_mem[index, node] // box.classes[CLASS_MEM, cls])
+            count = max(count, 0)
+        box.work[WORK_CAPACITY, pool] = count
+        total += count
+    return total
+
+
+@compiled
+def choose_reserved_domain(box: Box, replicas: int, widest: int) -> bool:
+    """Keep in the work space only the smallest allowed domain that holds the gang; False if none does."""
+    for step in range(LEVEL_NODE, LEVEL_SITE + 2):
+        level = LEVEL_NODE if step == LEVEL_NODE else (LEVEL_NVLINK if step == LEVEL_NODE + 1 else step - 1)
+        if level > max(widest, LEVEL_NODE) or (level == LEVEL_NVLINK and widest == LEVEL_NODE):
+            continue
+        domain = smallest_domain(box, replicas, level)
+        if domain != NONE:
+            keep_domain(box, level, domain)
+            return True
+    return False
+
+
+@compiled
+def insert_sorted(box: Box, column: int, key: int, index: int) -> None:
+    """Put reservation `index` in its place in a column sorted by the key column of the reservations."""
+    count = box.meta[META_RESERVATIONS]
+    place = count
+    while place > 0 and box.res[key, box.res[column, place - 1]] > box.res[key, index]:
+        box.res[column, place] = box.res[column, place - 1]
+        place -= 1
+    box.res[column, place] = index
+
+
+@compiled
+def write_reservation(box: Box, row: int, replicas: int, start_ms: int, end_ms: int, total: int) -> None:
+    """Reserve `replicas` on the capacities in the work space from `start_ms` on, as one more line of `res_*`."""
+    cls = box.jobs[JOB_CLASS, row]
+    milli = class_milli(box, cls)
+    index = box.meta[META_RESERVATIONS]
+    head = NONE
+    left = replicas
+    while left > 0:
+        pool = largest_capacity_pool(box, left)
+        count = min(left, box.work[WORK_CAPACITY, pool])
+        box.work[WORK_CAPACITY, pool] = 0
+        head = new_link(box, pool, count, head)
+        charge_between(box, cls, pool, count, start_ms, end_ms)
+        node = box.pools[POOL_NODE, pool]
+        box.work[WORK_POOL, pool] -= count * milli
+        box.work[WORK_CPU, node] -= count * box.classes[CLASS_CPU, cls]
+        box.work[WORK_MEM, node] -= count * box.classes[CLASS_MEM, cls]
+        left -= count
+    box.res_pool[index, :] = box.work[WORK_POOL, : box.res_pool.shape[1]]
+    box.res_cpu[index, :] = box.work[WORK_CPU, : box.res_cpu.shape[1]]
+    box.res_mem[index, :] = box.work[WORK_MEM, : box.res_mem.shape[1]]
+    box.res[RES_START, index] = start_ms
+    box.res[RES_END, index] = end_ms
+    box.res[RES_JOB, index] = row
+    box.res[RES_LINK, index] = head
+    box.res[RES_TOTAL, index] = total - replicas * milli
+    insert_sorted(box, RES_BY_START, RES_START, index)
+    insert_sorted(box, RES_BY_END, RES_END, index)
+    box.meta[META_RESERVATIONS] += 1
+
+
+@compiled
+def charge_between(box: Box, cls: int, pool: int, count: int, start_ms: int, end_ms: int) -> None:
+    """Lower what reservations that begin within [start, end) find on the pool."""
+    milli = count * class_milli(box, cls)
+    node = box.pools[POOL_NODE, pool]
+    for index in range(box.meta[META_RESERVATIONS]):
+        if start_ms <= box.res[RES_START, index] < end_ms:
+            box.res_pool[index, pool] -= milli
+            box.res_cpu[index, node] -= count * box.classes[CLASS_CPU, cls]
+            box.res_mem[index, node] -= count * box.classes[CLASS_MEM, cls]
+            box.res[RES_TOTAL, index] -= milli
+
+
+@compiled
+def next_time(box: Box, running: int, ended: int, begun: int) -> int:
+    """The earliest of: next end of a running job, next end and next start of a reservation."""
+    time = FOREVER_MS
+    if running < box.meta[META_RUNNING]:
+        time = box.running[RUNNING_END, running]
+    if ended < box.meta[META_RESERVATIONS]:
+        time = min(time, box.res[RES_END, box.res[RES_BY_END, ended]])
+    if begun < box.meta[META_RESERVATIONS]:
+        time = min(time, box.res[RES_START, box.res[RES_BY_START, begun]])
+    return time
+
+
+@compiled
+def pass_time(
+    box: Box, cls: int, most: int, time: int, running: int, ended: int, begun: int
+) -> tuple[int, int, int, int]:
+    """Carry out all that is expected up to `time`: the change of capacity, and the three places moved on."""
+    change = 0
+    while running < box.meta[META_RUNNING] and box.running[RUNNING_END, running] <= time:
+        job = box.running[RUNNING_ROW, running]
+        change += shift_future(box, box.jobs[JOB_CLASS, job], box.job_link[job], 1, cls, most)
+        running += 1
+    while ended < box.meta[META_RESERVATIONS] and box.res[RES_END, box.res[RES_BY_END, ended]] <= time:
+        index = box.res[RES_BY_END, ended]
+        holder = box.jobs[JOB_CLASS, box.res[RES_JOB, index]]
+        change += shift_future(box, holder, box.res[RES_LINK, index], 1, cls, most)
+        ended += 1
+    while begun < box.meta[META_RESERVATIONS] and box.res[RES_START, box.res[RES_BY_START, begun]] <= time:
+        index = box.res[RES_BY_START, begun]
+        holder = box.jobs[JOB_CLASS, box.res[RES_JOB, index]]
+        change += shift_future(box, holder, box.res[RES_LINK, index], -1, cls, most)
+        begun += 1
+    return change, running, ended, begun
+
+
+@compiled
+def reserve(box: Box, row: int, replicas: int, now_ms: int, run_ms: int) -> bool:
+    """Reserve the earliest start at which the gang fits for `run_ms`; False if there is none, all being as expected.
+
+    Jobs that outlived their expected end are taken to end within the next millisecond.
+    """
+    cls = box.jobs[JOB_CLASS, row]
+    widest = box.jobs[JOB_WIDEST, row]
+    load_present(box)
+    capacity = 0
+    for pool in range(box.meta[META_POOLS]):
+        capacity += future_capacity(box, cls, pool, replicas)
+    running = 0
+    ended = 0
+    begun = 0
+    for _ in range(WALK_MAX):
+        time = next_time(box, running, ended, begun)
+        if time >= FOREVER_MS:
+            return False
+        change, running, ended, begun = pass_time(box, cls, replicas, time, running, ended, begun)
+        capacity += change
+        if capacity < replicas:
+            continue
+        start_ms = max(time, now_ms + 1)
+        end_ms = start_ms + run_ms if run_ms < FOREVER_MS else FOREVER_MS
+        if capacity_throughout(box, cls, start_ms, end_ms, replicas) < replicas:
+            continue
+        if choose_reserved_domain(box, replicas, widest):
+            write_reservation(box, row, replicas, start_ms, end_ms, free_in_work(box))
+            return True
+    return False
+
+
+@compiled
+def free_in_work(box: Box) -> int:
+    """Free device milli in the work space."""
+    total = 0
+    for pool in range(box.meta[META_POOLS]):
+        total += box.work[WORK_POOL, pool]
+    return total
+
+
+@compiled
+def clear_reservations(box: Box) -> None:
+    """Forget all reservations."""
+    for index in range(box.meta[META_RESERVATIONS]):
+        drop_links(box, box.res[RES_LINK, index])
+    box.meta[META_RESERVATIONS] = 0

@@ -1,0 +1,339 @@
+"""Steps 3 to 5 of the cycle over the ordered queue in one loop: admit, place, backfill behind reservations.
+
+Strict FIFO, first fit, EASY, hybrid and conservative backfill are this loop with other settings. What starts is held at
+once, so that each later job sees what the earlier ones took; the caller undoes it all and makes a plan of it.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from clearway.engine.box import META_LINKS_LEFT, META_NODES, META_POOLS, META_RESERVATIONS, META_RUNNING, Box
+from clearway.engine.compiled import compiled
+from clearway.engine.gang import charge_reservations, fill_capacity, place, pool_of_replica
+from clearway.engine.hold import class_milli, hold, let_go, planned_end
+from clearway.engine.place import TOTAL_ANY
+from clearway.engine.quota import queue_refusal, tenant_available
+from clearway.engine.reasons import (
+    PLACED,
+    REASON_HEADROOM,
+    REASON_QUEUE_JOB_LIMIT,
+    REASON_QUEUE_LIMIT,
+    REASON_QUOTA,
+    REASON_TOPOLOGY,
+)
+from clearway.engine.reserve import clear_reservations, reserve
+from clearway.engine.tables import (
+    CLASS_DEVICES,
+    JOB_BYPASSED,
+    JOB_CLAIMED,
+    JOB_CLASS,
+    JOB_KIND,
+    JOB_QUEUE,
+    JOB_REASON,
+    JOB_REPLICAS,
+    JOB_REPLICAS_MIN,
+    JOB_TENANT,
+    JOB_WIDEST,
+    NONE,
+    QUEUE_JOB_MAX,
+)
+from clearway.model.units import FOREVER_MS
+
+# --- settings: int64[SETTINGS] -----------------------------------------------------------------------------------
+SET_NOW: Final = 0
+SET_STRICT: Final = 1
+SET_DEPTH: Final = 2
+SET_BYPASS_MAX: Final = 3
+SET_HEADROOM: Final = 4  # milli kept free for protected kinds
+SET_PROTECTED: Final = 5  # bit mask of the kinds that may use the headroom
+SET_SCAN_MAX: Final = 6
+SET_ELASTIC: Final = 7
+SETTINGS: Final = 8
+
+# --- progress: int64[PROGRESS] -----------------------------------------------------------------------------------
+AT_STATUS: Final = 0
+AT_POSITION: Final = 1  # the next place in the order to look at
+AT_STARTED: Final = 2
+AT_NODES: Final = 3  # next free place in out_nodes
+AT_DEVICES: Final = 4
+AT_LOOKED: Final = 5
+PROGRESS: Final = 6
+
+STATUS_DONE: Final = 0
+STATUS_CUT: Final = 1  # scan_max was reached
+STATUS_ROOM: Final = 2  # an output or a table is full: give it more room and go on
+STATUS_STRICT: Final = 3  # stopped at the first job that cannot start
+
+# --- what is known to fail in this scan, by class: int64[MEMO, classes] ------------------------------------------
+MEMO_REPLICAS: Final = 0  # so many replicas, or more, do not fit now
+MEMO_BESIDE_REPLICAS: Final = 1  # so many, or more, ending at MEMO_BESIDE_END or later, do not fit beside reservations
+MEMO_BESIDE_END: Final = 2
+MEMO_REASON: Final = 3
+MEMO: Final = 4
+
+# --- outputs, one column per started job: int64[OUT, n] ----------------------------------------------------------
+OUT_ROW: Final = 0
+OUT_POSITION: Final = 1
+OUT_NODE: Final = 2
+OUT_DEVICE: Final = 3
+OUT_REPLICAS: Final = 4
+OUT: Final = 5
+
+
+@compiled
+def refused_by_limits(box: Box, row: int, settings: np.ndarray, milli: int) -> int:
+    """The limit that forbids `milli` more for this job now, or PLACED."""
+    queue = box.jobs[JOB_QUEUE, row]
+    if milli > box.queues[QUEUE_JOB_MAX, queue]:
+        return REASON_QUEUE_JOB_LIMIT
+    if queue_refusal(box.queues, queue, milli) != 0:
+        return REASON_QUEUE_LIMIT
+    if tenant_available(box.tenants, box.jobs[JOB_TENANT, row]) < milli:
+        return REASON_QUOTA
+    headroom = settings[SET_HEADROOM]
+    protected = (settings[SET_PROTECTED] >> box.jobs[JOB_KIND, row]) & 1 == 1
+    if milli > 0 and not protected and headroom > 0 and box.totals[TOTAL_ANY] * 1000 - milli < headroom:
+        return REASON_HEADROOM
+    return PLACED
+
+
+@compiled
+def known_to_fail(memo: np.ndarray, cls: int, replicas: int, end_ms: int) -> bool:
+    """Whether an equal or smaller request failed already in this scan; capacity only falls within one."""
+    if replicas >= memo[MEMO_REPLICAS, cls]:
+        return True
+    return replicas >= memo[MEMO_BESIDE_REPLICAS, cls] and end_ms >= memo[MEMO_BESIDE_END, cls]
+
+
+@compiled
+def remember_failure(box: Box, memo: np.ndarray, cls: int, replicas: int, end_ms: int, reason: int) -> None:
+    """Note a failure for equal requests. A failure of topology says nothing about jobs that may span more."""
+    if reason == REASON_TOPOLOGY:
+        return
+    memo[MEMO_REASON, cls] = reason
+    if box.meta[META_RESERVATIONS] == 0:
+        memo[MEMO_REPLICAS, cls] = min(memo[MEMO_REPLICAS, cls], replicas)
+    else:
+        memo[MEMO_BESIDE_REPLICAS, cls] = replicas
+        memo[MEMO_BESIDE_END, cls] = end_ms
+
+
+@compiled
+def place_some(
+    box: Box, row: int, replicas: int, settings: np.ndarray, weights: np.ndarray, nodes: np.ndarray, devices: np.ndarray
+) -> tuple[int, int]:
+    """Place the job with all replicas asked, or, if it is elastic, with as many as fit down to its minimum.
+
+    Returns (PLACED or a reason, replicas placed).
+    """
+    cls = box.jobs[JOB_CLASS, row]
+    widest = box.jobs[JOB_WIDEST, row]
+    needed = box.classes[CLASS_DEVICES, cls]
+    now = settings[SET_NOW]
+    end_ms = planned_end(box, row, now, replicas)
+    reason = place(box, cls, widest, end_ms, weights, nodes[:replicas], devices[: replicas * needed])
+    least = box.jobs[JOB_REPLICAS_MIN, row]
+    if reason == PLACED or settings[SET_ELASTIC] == 0 or least >= replicas:
+        return reason, replicas
+    end_ms = planned_end(box, row, now, least)
+    fewer = min(fill_capacity(box, cls, end_ms, replicas, NONE), replicas - 1)
+    while fewer >= least:
+        trial = place(box, cls, widest, end_ms, weights, nodes[:fewer], devices[: fewer * needed])
+        if trial == PLACED:
+            return PLACED, fewer
+        fewer = least if fewer > least else least - 1
+    return reason, replicas
+
+
+@compiled
+def charge_started(box: Box, row: int, nodes: np.ndarray, devices: np.ndarray, end_ms: int) -> None:
+    """Lower what later reservations find by what the started job holds until `end_ms`."""
+    if box.meta[META_RESERVATIONS] == 0:
+        return
+    cls = box.jobs[JOB_CLASS, row]
+    needed = box.classes[CLASS_DEVICES, cls]
+    for replica in range(len(nodes)):
+        charge_reservations(box, cls, pool_of_replica(box, needed, nodes, devices, replica), 1, end_ms)
+
+
+@compiled
+def has_room(box: Box, row: int, progress: np.ndarray, out: np.ndarray, nodes: np.ndarray, devices: np.ndarray) -> bool:
+    """Whether outputs, links and the running list can take one more job and one more reservation."""
+    replicas = box.jobs[JOB_REPLICAS, row]
+    needed = replicas * box.classes[CLASS_DEVICES, box.jobs[JOB_CLASS, row]]
+    return (
+        progress[AT_STARTED] < out.shape[1]
+        and progress[AT_NODES] + replicas <= len(nodes)
+        and progress[AT_DEVICES] + needed <= len(devices)
+        and box.meta[META_LINKS_LEFT] > box.meta[META_POOLS] + min(replicas, box.meta[META_NODES] * 64)
+        and box.meta[META_RUNNING] < box.running.shape[1]
+    )
+
+
+@compiled
+def start(
+    box: Box,
+    row: int,
+    position: int,
+    replicas: int,
+    settings: np.ndarray,
+    progress: np.ndarray,
+    out: np.ndarray,
+    out_nodes: np.ndarray,
+    out_devices: np.ndarray,
+) -> None:
+    """Hold what was placed at the end of the outputs and write the job down as started."""
+    at_node = progress[AT_NODES]
+    at_device = progress[AT_DEVICES]
+    needed = box.classes[CLASS_DEVICES, box.jobs[JOB_CLASS, row]]
+    nodes = out_nodes[at_node : at_node + replicas]
+    devices = out_devices[at_device : at_device + replicas * needed]
+    hold(box, row, settings[SET_NOW], nodes, devices)
+    charge_started(box, row, nodes, devices, planned_end(box, row, settings[SET_NOW], replicas))
+    index = progress[AT_STARTED]
+    out[OUT_ROW, index] = row
+    out[OUT_POSITION, index] = position
+    out[OUT_NODE, index] = at_node
+    out[OUT_DEVICE, index] = at_device
+    out[OUT_REPLICAS, index] = replicas
+    progress[AT_STARTED] += 1
+    progress[AT_NODES] += replicas
+    progress[AT_DEVICES] += replicas * needed
+
+
+@compiled
+def consider(
+    box: Box,
+    row: int,
+    position: int,
+    settings: np.ndarray,
+    weights: np.ndarray,
+    memo: np.ndarray,
+    progress: np.ndarray,
+    out: np.ndarray,
+    out_nodes: np.ndarray,
+    out_devices: np.ndarray,
+) -> int:
+    """Start the job if it may and can; returns PLACED or the reason."""
+    cls = box.jobs[JOB_CLASS, row]
+    asked = box.jobs[JOB_REPLICAS, row]
+    least = box.jobs[JOB_REPLICAS_MIN, row] if settings[SET_ELASTIC] == 1 else asked
+    reason = refused_by_limits(box, row, settings, least * class_milli(box, cls))
+    if reason != PLACED:
+        return reason
+    end_ms = planned_end(box, row, settings[SET_NOW], least)
+    if known_to_fail(memo, cls, least, end_ms):
+        return memo[MEMO_REASON, cls]
+    replicas = asked
+    while replicas > least and refused_by_limits(box, row, settings, replicas * class_milli(box, cls)) != PLACED:
+        replicas -= 1
+    at_node = progress[AT_NODES]
+    at_device = progress[AT_DEVICES]
+    reason, replicas = place_some(box, row, replicas, settings, weights, out_nodes[at_node:], out_devices[at_device:])
+    if reason == PLACED:
+        start(box, row, position, replicas, settings, progress, out, out_nodes, out_devices)
+    else:
+        remember_failure(box, memo, cls, least, end_ms, reason)
+    return reason
+
+
+@compiled
+def waits_for_devices(reason: int) -> bool:
+    """Whether the job waits for devices, not for a limit of its own: only such a job holds others up."""
+    return reason not in (REASON_QUOTA, REASON_QUEUE_LIMIT, REASON_QUEUE_JOB_LIMIT, REASON_HEADROOM)
+
+
+@compiled
+def scan(
+    box: Box,
+    order: np.ndarray,
+    count: int,
+    settings: np.ndarray,
+    weights: np.ndarray,
+    memo: np.ndarray,
+    progress: np.ndarray,
+    out: np.ndarray,
+    out_nodes: np.ndarray,
+    out_devices: np.ndarray,
+) -> None:
+    """Go through order[progress[AT_POSITION] : count] and start what may start. Reasons go to JOB_REASON."""
+    progress[AT_STATUS] = STATUS_DONE
+    while progress[AT_POSITION] < count:
+        position = progress[AT_POSITION]
+        row = order[position]
+        if progress[AT_LOOKED] >= settings[SET_SCAN_MAX]:
+            progress[AT_STATUS] = STATUS_CUT
+            return
+        if not has_room(box, row, progress, out, out_nodes, out_devices):
+            progress[AT_STATUS] = STATUS_ROOM
+            return
+        progress[AT_LOOKED] += 1
+        progress[AT_POSITION] += 1
+        if box.jobs[JOB_CLAIMED, row] == 1:
+            continue
+        reason = consider(box, row, position, settings, weights, memo, progress, out, out_nodes, out_devices)
+        if reason == PLACED:
+            continue
+        box.jobs[JOB_REASON, row] = reason
+        if not waits_for_devices(reason):
+            continue
+        if settings[SET_STRICT] == 1 or box.jobs[JOB_BYPASSED, row] >= settings[SET_BYPASS_MAX]:
+            progress[AT_STATUS] = STATUS_STRICT
+            return
+        if box.meta[META_RESERVATIONS] < settings[SET_DEPTH]:
+            replicas = box.jobs[JOB_REPLICAS, row] if settings[SET_ELASTIC] == 0 else box.jobs[JOB_REPLICAS_MIN, row]
+            run_ms = planned_end(box, row, 0, replicas)
+            reserve(box, row, replicas, settings[SET_NOW], run_ms)
+
+
+@compiled
+def scan_entry(
+    order: np.ndarray,
+    count: int,
+    settings: np.ndarray,
+    weights: np.ndarray,
+    memo: np.ndarray,
+    progress: np.ndarray,
+    out: np.ndarray,
+    out_nodes: np.ndarray,
+    out_devices: np.ndarray,
+    *arrays: np.ndarray,
+) -> None:
+    """`scan`, called from Python as `scan_entry(..., *box)`. A scan from position 0 forgets what is known first."""
+    box = Box(*arrays)
+    if progress[AT_POSITION] == 0 and progress[AT_LOOKED] == 0:
+        clear_reservations(box)
+        memo[:] = FOREVER_MS
+    scan(box, order, count, settings, weights, memo, progress, out, out_nodes, out_devices)
+
+
+@compiled
+def undo_entry(
+    out: np.ndarray, started: int, out_nodes: np.ndarray, out_devices: np.ndarray, *arrays: np.ndarray
+) -> None:
+    """Let go of everything that a scan started, last first: the tables are as before the scan."""
+    box = Box(*arrays)
+    for index in range(started - 1, -1, -1):
+        row = out[OUT_ROW, index]
+        node = out[OUT_NODE, index]
+        device = out[OUT_DEVICE, index]
+        replicas = out[OUT_REPLICAS, index]
+        needed = box.classes[CLASS_DEVICES, box.jobs[JOB_CLASS, row]]
+        let_go(box, row, out_nodes[node : node + replicas], out_devices[device : device + replicas * needed])
+
+
+@compiled
+def count_bypassed(order: np.ndarray, count: int, out: np.ndarray, started: int, *arrays: np.ndarray) -> None:
+    """Add, to each job that was passed over, the number of jobs behind it that started."""
+    box = Box(*arrays)
+    behind = started
+    next_start = 0
+    for position in range(count):
+        if next_start < started and out[OUT_POSITION, next_start] == position:
+            next_start += 1
+            behind -= 1
+        elif behind == 0:
+            return
+        else:
+            box.jobs[JOB_BYPASSED, order[position]] += behind

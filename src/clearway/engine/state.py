@@ -1,0 +1,318 @@
+"""The state box: all that is known of the cluster and its jobs, changed only by `apply(event)`.
+
+Invariants: free plus used equals total per device; a job holds all replicas of its allocation or none; the tables and
+the records beside them tell the same story. Must not: decide anything, or ask the time.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearway.engine.accounts import Accounts
+from clearway.engine.box import (
+    LINK_COLUMNS,
+    LINK_NEXT,
+    META_LINK_FREE,
+    META_LINKS_LEFT,
+    META_MANY_POOLS,
+    META_MODELS,
+    META_NODES,
+    META_POOLS,
+    META_RESERVATIONS,
+    META_RUNNING,
+    META_SIZE,
+    RES_COLUMNS,
+    RUNNING_ROW,
+    WORK_ROWS,
+    Box,
+)
+from clearway.engine.claims import claim_entry, unclaim_entry
+from clearway.engine.dependencies import Dependencies
+from clearway.engine.inventory import Inventory
+from clearway.engine.lifecycle import Lifecycle
+from clearway.engine.nodes import Classes
+from clearway.engine.order import PendingOrder
+from clearway.engine.place import refresh_device_entry, set_usable_entry
+from clearway.engine.policy import Policy, RunTimes
+from clearway.engine.records import Claim, JobRecord
+from clearway.engine.rows import JobRows
+from clearway.engine.tables import (
+    DEVICE_CLAIM,
+    DEVICE_HEALTHY,
+    DEVICE_SHARE_FREE,
+    JOB_CLAIMED,
+    JOB_CLASS,
+    NONE,
+    Table,
+    grow_table,
+    make_table,
+)
+from clearway.model.allocation import Allocation
+from clearway.model.events import (
+    Batch,
+    DemandForecast,
+    DeviceDown,
+    DeviceUp,
+    Event,
+    NodeAdded,
+    NodeDown,
+    NodeDrained,
+    NodeUp,
+    QueueSet,
+    TenantSet,
+    TimerFired,
+)
+from clearway.model.ids import JobId
+from clearway.model.plan import Reserve
+
+
+class ClusterState:
+    """The box. Public attributes are for reading; only `apply` changes them.
+
+    jobs: live jobs by id. claims: devices kept for waiting jobs, by job row. version: number of applied events.
+    fresh: rows of waiting jobs that have no place in `order` yet. capacity_grew: something was given back, or came up,
+    since the last decision, so that jobs that could not start then may start now.
+    """
+
+    def __init__(self, policy: Policy, run_times: RunTimes | None = None) -> None:
+        self.policy = policy
+        self.run_times = run_times
+        self.inventory = Inventory()
+        self.accounts = Accounts(policy.fair_share.half_life_ms)
+        self.classes = Classes()
+        self.rows = JobRows()
+        self.order = PendingOrder()
+        self.dependencies = Dependencies()
+        self.jobs: dict[JobId, JobRecord] = {}
+        self.by_row: dict[int, JobRecord] = {}
+        self.claims: dict[int, Claim] = {}
+        self.caps: dict[int, int] = {}
+        self.fresh: list[int] = []
+        self.to_stop: list[JobId] = []
+        self.keeps_history = bool(getattr(policy.order, "learns", False))
+        self.timers: list[tuple[int, JobId]] = []
+        self.history: list[float] = []
+        self.forecast_devices = 0
+        self.forecast_until_ms = 0
+        self.version = 0
+        self.now_ms = 0
+        self.capacity_grew = True
+        self.order_shrank = False
+        self.refreshed_ms = NONE
+        self.meta: NDArray[np.int64] = np.zeros(META_SIZE, dtype=np.int64)
+        self.running: Table = make_table(2, 64)
+        self.links: Table = make_table(LINK_COLUMNS, 1)
+        self.meta[META_LINK_FREE] = NONE
+        self._res = [make_table(RES_COLUMNS, max(policy.backfill.reservation_depth, 1)), *(make_table(1, 1),) * 3]
+        self._work: Table = make_table(WORK_ROWS, 1)
+        self.typical: Table = make_table(2, 1)
+        self.box = self._make_box()
+        self._lifecycle = Lifecycle(self)
+        self._handlers: dict[type, Callable[..., None]] = {
+            Batch: self._on_batch,
+            NodeAdded: self._on_node_added,
+            NodeDown: self._on_node_down,
+            NodeUp: self._on_node_up,
+            NodeDrained: self._on_node_drained,
+            DeviceDown: self._on_device,
+            DeviceUp: self._on_device,
+            QueueSet: self._on_queue_set,
+            TenantSet: self._on_tenant_set,
+            DemandForecast: self._on_forecast,
+            TimerFired: self._on_timer,
+            **self._lifecycle.handlers,
+        }
+
+    # --- the one mutator --------------------------------------------------------------------------------------------
+
+    def apply(self, event: Event) -> None:
+        """Change the state by one event. Time does not run backwards: an earlier time is taken as the latest known."""
+        self.version += 1
+        if event.at_ms > self.now_ms:
+            self.now_ms = event.at_ms
+        self._handlers[type(event)](event)
+        if self.timers and self.timers[0][0] <= self.now_ms:
+            self._lifecycle.release_due()
+
+    def _on_batch(self, event: Batch) -> None:
+        for one in event.events:
+            self._handlers[type(one)](one)
+
+    # --- the cluster -------------------------------------------------------------------------------------------------
+
+    def _on_node_added(self, event: NodeAdded) -> None:
+        node = self.inventory.add(event.node)
+        if len(event.node.groups) > 1:
+            self.meta[META_MANY_POOLS] = 1
+        self.meta[META_NODES] = self.inventory.node_count
+        self.meta[META_POOLS] = self.inventory.pool_count
+        self.meta[META_MODELS] = len(self.inventory.models)
+        self.capacity_grew = True
+        self.accounts.refresh(self.inventory.milli)
+        self.refresh_box()
+        set_usable_entry(node, 1, *self.box)
+
+    def _on_node_down(self, event: NodeDown) -> None:
+        self._set_node(event.node, is_up=False)
+
+    def _on_node_up(self, event: NodeUp) -> None:
+        node = self.inventory.index(event.node)
+        self.inventory.is_drained[node] = False
+        self._set_node(event.node, is_up=True)
+
+    def _on_node_drained(self, event: NodeDrained) -> None:
+        node = self.inventory.index(event.node)
+        self.inventory.is_drained[node] = True
+        self._set_node(event.node, is_up=self.inventory.is_up[node])
+
+    def _set_node(self, name: str, *, is_up: bool) -> None:
+        node = self.inventory.index(name)
+        self.inventory.is_up[node] = is_up
+        usable = is_up and not self.inventory.is_drained[node]
+        set_usable_entry(node, int(usable), *self.box)
+        self.capacity_grew = True
+        if not usable:
+            for row in [row for row, claim in self.claims.items() if node in claim.allocation.nodes]:
+                self.unclaim(row)
+
+    def _on_device(self, event: DeviceDown | DeviceUp) -> None:
+        device = self.inventory.device_index(event.node, event.device)
+        self.inventory.devices[DEVICE_HEALTHY, device] = isinstance(event, DeviceUp)
+        refresh_device_entry(device, *self.box)
+        self.capacity_grew = True
+        claimant = int(self.inventory.devices[DEVICE_CLAIM, device])
+        if claimant != NONE and isinstance(event, DeviceDown):
+            self.unclaim(claimant)
+
+    def _on_queue_set(self, event: QueueSet) -> None:
+        self.accounts.set_queue(event.queue)
+        self.capacity_grew = True
+        self.refreshed_ms = NONE
+        self.refresh_box()
+
+    def _on_tenant_set(self, event: TenantSet) -> None:
+        self.accounts.set_tenant(event.tenant, self.inventory.milli)
+        self.capacity_grew = True
+        self.refresh_box()
+
+    def _on_forecast(self, event: DemandForecast) -> None:
+        self.forecast_devices = event.devices
+        self.forecast_until_ms = event.until_ms
+        self.capacity_grew = True
+
+    def _on_timer(self, event: TimerFired) -> None:
+        """Time itself is taken from the event by `apply`."""
+
+    # --- claims ------------------------------------------------------------------------------------------------------
+
+    def claim(self, row: int, move: Reserve) -> None:
+        """Keep the devices of the move for the job of `row`, instead of any it had a claim on."""
+        self.unclaim(row)
+        cls = int(self.rows.table[JOB_CLASS, row])
+        claim_entry(cls, row, move.allocation.nodes, move.allocation.devices, *self.box)
+        self.claims[row] = Claim(move.job, move.allocation, move.start_ms)
+        self.rows.table[JOB_CLAIMED, row] = 1
+
+    def unclaim(self, row: int) -> None:
+        """Give up the claim of the job of `row`, if it has one."""
+        claim = self.claims.pop(row, None)
+        if claim is not None:
+            cls = int(self.rows.table[JOB_CLASS, row])
+            unclaim_entry(cls, claim.allocation.nodes, claim.allocation.devices, *self.box)
+            self.rows.table[JOB_CLAIMED, row] = 0
+            self.capacity_grew = True
+
+    # --- views -------------------------------------------------------------------------------------------------------
+
+    def device_shares_free(self) -> NDArray[np.int64]:
+        """int64[devices]: free thousandths of each device (a sick or claimed device may have some)."""
+        return self.inventory.devices[DEVICE_SHARE_FREE, : self.inventory.device_count].copy()
+
+    def job_phase(self, job: JobId) -> int | None:
+        """The phase of a live job, None when it is not live."""
+        record = self.jobs.get(job)
+        return None if record is None else record.phase
+
+    def holding_rows(self) -> NDArray[np.int64]:
+        """int64[n]: rows of jobs that hold devices, by expected end."""
+        return self.running[RUNNING_ROW, : self.meta[META_RUNNING]].copy()
+
+    def node_name(self, node: int) -> str:
+        """The name of a node."""
+        return self.inventory.names.names[node]
+
+    # --- tables ------------------------------------------------------------------------------------------------------
+
+    def _make_box(self) -> Box:
+        inventory, accounts = self.inventory, self.accounts
+        res, res_pool, res_cpu, res_mem = self._res
+        return Box(
+            nodes=inventory.nodes,
+            pools=inventory.pools,
+            devices=inventory.devices,
+            classes=self.classes.table,
+            jobs=self.rows.table,
+            tenants=accounts.tenants,
+            queues=accounts.queues,
+            eligible=inventory.eligibility.table,
+            totals=inventory.totals,
+            meta=self.meta,
+            running=self.running,
+            links=self.links,
+            job_link=self.rows.link,
+            res=res,
+            res_pool=res_pool,
+            res_cpu=res_cpu,
+            res_mem=res_mem,
+            work=self._work,
+            typical=self.typical,
+        )
+
+    def refresh_box_if_grown(self) -> None:
+        """`refresh_box`, where a table that jobs make grow was replaced."""
+        box = self.box
+        if (
+            box.jobs is not self.rows.table
+            or box.classes is not self.classes.table
+            or box.eligible is not self.inventory.eligibility.table
+            or box.queues is not self.accounts.queues
+            or box.tenants is not self.accounts.tenants
+        ):
+            self.refresh_box()
+
+    def make_room_for(self, allocation: Allocation) -> None:
+        """Make room for one more footprint and one more running job."""
+        room = allocation.replicas + 1
+        if self.meta[META_LINKS_LEFT] < room or self.meta[META_RUNNING] + 1 >= self.running.shape[1]:
+            self.make_link_room(max(room, self.links.shape[1]))
+
+    def refresh_box(self) -> None:
+        """Make `box` name the present arrays, after one of them was replaced by a larger one."""
+        wide = max(self.inventory.pools.shape[1], self.inventory.nodes.shape[1])
+        if self._work.shape[1] < wide:
+            self._work = make_table(WORK_ROWS, wide)
+            self.make_reservation_room(self._res[0].shape[1])
+        if self.meta[META_LINKS_LEFT] == 0:
+            self.make_link_room(64)
+        self.order.grow_sort(self.rows.table.shape[1])
+        self.box = self._make_box()
+
+    def make_reservation_room(self, depth: int) -> None:
+        """Make room for `depth` reservations; those that were there are forgotten."""
+        pools, nodes = self.inventory.pools.shape[1], self.inventory.nodes.shape[1]
+        self.meta[META_RESERVATIONS] = 0
+        self._res = [make_table(RES_COLUMNS, depth), *(make_table(depth, wide) for wide in (pools, nodes, nodes))]
+        self.box = self._make_box()
+
+    def make_link_room(self, more: int) -> None:
+        """Make room for at least `more` further links of footprints, and as many running jobs as there are links."""
+        have = self.links.shape[1]
+        self.links = grow_table(self.links, have + more)
+        room = self.links.shape[1]
+        self.links[LINK_NEXT, have:room] = np.arange(have + 1, room + 1)
+        self.links[LINK_NEXT, room - 1] = self.meta[META_LINK_FREE]
+        self.meta[META_LINK_FREE] = have
+        self.meta[META_LINKS_LEFT] += room - have
+        self.running = grow_table(self.running, room)
+        self.box = self._make_box()

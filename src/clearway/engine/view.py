@@ -1,0 +1,78 @@
+"""Columns about jobs as an `Order` sees them."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearway.engine.box import META_RUNNING, RUNNING_ROW
+from clearway.engine.policy import JobsView
+from clearway.engine.tables import (
+    JOB_ATTAINED,
+    JOB_CLASS,
+    JOB_DEADLINE_MS,
+    JOB_HELD,
+    JOB_KIND,
+    JOB_MILLI,
+    JOB_ORACLE_MS,
+    JOB_PLANNED_MS,
+    JOB_PRIORITY,
+    JOB_QUEUE_PRIORITY,
+    JOB_REPLICAS,
+    JOB_SAVED_MS,
+    JOB_START_MS,
+    JOB_SUBMIT_MS,
+    JOB_TENANT,
+)
+from clearway.model.units import FOREVER_MS
+
+if TYPE_CHECKING:
+    from clearway.engine.state import ClusterState
+
+IntArray = NDArray[np.int64]
+
+
+def held_milli(state: "ClusterState", rows: IntArray) -> IntArray:
+    """int64[n]: thousandths of devices that each job holds now."""
+    table, classes = state.rows.table, state.classes.table
+    replicas = table[JOB_HELD, rows]
+    cls = table[JOB_CLASS, rows]
+    milli: IntArray = replicas * classes[0, cls] * classes[1, cls]
+    return milli
+
+
+def running_use(state: "ClusterState") -> NDArray[np.float64]:
+    """float64[tenants]: milli × ms that running jobs have used so far."""
+    rows = state.running[RUNNING_ROW, : state.meta[META_RUNNING]]
+    table = state.rows.table
+    use = held_milli(state, rows) * np.maximum(state.now_ms - table[JOB_START_MS, rows], 0)
+    return np.bincount(table[JOB_TENANT, rows], weights=use, minlength=state.accounts.tenant_count).astype(np.float64)
+
+
+def jobs_view(state: "ClusterState", rows: IntArray) -> JobsView:
+    """The columns of n jobs, waiting or running."""
+    table = state.rows.table[:, rows]
+    held = held_milli(state, rows)
+    elapsed = np.where(held > 0, np.maximum(state.now_ms - table[JOB_START_MS], 0), 0)
+    planned = table[JOB_PLANNED_MS]
+    remaining = np.where(planned >= FOREVER_MS, FOREVER_MS, np.maximum(planned - table[JOB_SAVED_MS] - elapsed, 1))
+    ranks, factors = state.accounts.ranks_and_factors(state.now_ms, running_use(state), state.inventory.milli)
+    tenant = table[JOB_TENANT]
+    return JobsView(
+        now_ms=state.now_ms,
+        cluster_milli=state.inventory.milli,
+        submit_ms=table[JOB_SUBMIT_MS],
+        priority=table[JOB_PRIORITY],
+        queue_priority=table[JOB_QUEUE_PRIORITY],
+        replicas=table[JOB_REPLICAS],
+        milli=table[JOB_MILLI],
+        planned_ms=planned,
+        remaining_ms=remaining,
+        attained_device_ms=table[JOB_ATTAINED] + held * elapsed // 1000,
+        oracle_ms=table[JOB_ORACLE_MS],
+        deadline_ms=table[JOB_DEADLINE_MS],
+        tenant_rank=ranks[tenant],
+        tenant_factor=factors[tenant],
+        kind=table[JOB_KIND],
+        history_device_ms=np.array(state.history, dtype=np.float64),
+    )

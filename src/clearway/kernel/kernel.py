@@ -1,0 +1,54 @@
+"""Events in, commands out. Whoever drives the kernel owns threads, sockets and clocks; the kernel owns none."""
+
+from clearway.engine.check import Checker
+from clearway.engine.cycle import Planner
+from clearway.engine.policy import Policy, RunTimes
+from clearway.engine.state import ClusterState
+from clearway.model.commands import Command, WakeAt
+from clearway.model.errors import InternalError
+from clearway.model.events import Event, PlanAccepted
+from clearway.model.plan import Plan, Reserve
+
+
+class Kernel:
+    """One decision engine over one state box.
+
+    policy: all settings. state: for reading only. plan: the last plan that was made. cycles: plans made so far.
+    """
+
+    def __init__(self, policy: Policy, run_times: RunTimes | None = None) -> None:
+        self.policy = policy
+        self.state = ClusterState(policy, run_times)
+        self.plan = Plan(0)
+        self.cycles = 0
+        self._planner = Planner(self.state)
+        self._checker = Checker(self.state)
+        self._wake_ms: int | None = None
+
+    def handle(self, event: Event) -> tuple[Command, ...]:
+        """Take in what happened, decide, and return what is to be done, in order.
+
+        Raises InternalError when the checker refuses the plan: nothing of it is applied, and the state is as before.
+        """
+        self.state.apply(event)
+        plan = self._planner.decide_plan()
+        self.cycles += 1
+        commands: list[Command] = []
+        if plan.moves:
+            notes = self._checker.check_plan(plan)
+            if notes:
+                raise InternalError("the checker refused a plan: " + "; ".join(notes))
+            self.plan = plan
+            self.state.apply(PlanAccepted(self.state.now_ms, plan))
+            commands = [move for move in plan.moves if not isinstance(move, Reserve)]
+        if plan.wake_ms is not None and plan.wake_ms != self._wake_ms:
+            commands.append(WakeAt(plan.wake_ms))
+        self._wake_ms = plan.wake_ms
+        return tuple(commands)
+
+    def stranded_milli(self) -> int:
+        """Free device milli that the first waiting job cannot use where they are; 0 when nothing waits."""
+        state = self.state
+        if state.order.count == 0:
+            return 0
+        return 1000 * int(state.inventory.totals[-1])
