@@ -235,8 +235,9 @@ def _draw_batch_sizes(model: SyntheticModel, count: int, rng: np.random.Generato
 
 def _draw_weighted(weights: Sequence[float], count: int, rng: np.random.Generator) -> IntArray:
     cumulative = np.cumsum(np.asarray(weights, dtype=np.float64))
-    picked = np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right")
-    return np.minimum(picked, len(weights) - 1).astype(np.int64)
+    points = rng.random(count) * cumulative[-1]
+    picked: IntArray = np.minimum(np.searchsorted(cumulative, points, side="right"), len(weights) - 1)
+    return picked
 
 
 def _draw_runs(model: SyntheticModel, shape: IntArray, rng: np.random.Generator) -> IntArray:

@@ -5,7 +5,18 @@ of which nothing can be used is an `InputError`. Files may be gzipped. Each form
 docstring says how its records become jobs.
 """
 
+from clearway.sim.traces.describe import describe_workload
 from clearway.sim.traces.formats import FORMATS, TraceFormat, detect_format, read_workload
 from clearway.sim.traces.inventories import is_inventory, read_cluster
+from clearway.sim.traces.swf_writing import write_swf
 
-__all__ = ["FORMATS", "TraceFormat", "detect_format", "is_inventory", "read_cluster", "read_workload"]
+__all__ = [
+    "FORMATS",
+    "TraceFormat",
+    "describe_workload",
+    "detect_format",
+    "is_inventory",
+    "read_cluster",
+    "read_workload",
+    "write_swf",
+]

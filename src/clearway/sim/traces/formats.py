@@ -162,8 +162,9 @@ def read_workload(
 ) -> Workload:
     """Read a trace into jobs sorted by (submit, id), in ms since the first submit of the jobs kept.
 
-    format: a name in `FORMATS`; None = recognise it. limit: keep the first so many jobs in submit order. progress:
-    called with (bytes done, bytes in all). A path `synthetic:…` generates one instead (`sim.generate`). InputError for an unknown format, an unreadable file, or nothing usable.
+    path: a file, or `synthetic:…`, which generates a workload with the seed (`sim.generate`). format: a name in
+    `FORMATS`; None = recognise it. limit: keep the first so many jobs in submit order. progress: called with (bytes
+    done, bytes in all). InputError for an unknown format, an unreadable file, or nothing usable.
     """
     if limit is not None and limit < 1:
         raise InputError(f"--limit: expected 1 job or more, found {limit}; leave it out to read the whole trace")
