@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from clearway.engine.box import META_LINKS_LEFT, META_RESERVATIONS, META_RUNNING, RES_JOB, RES_START
 from clearway.engine.claims import is_claim_ready
 from clearway.engine.gang import WEIGHTS
-from clearway.engine.improve import improve_plan
+from clearway.engine.improve import improve_plan, touches_running
 from clearway.engine.lifecycle import HOLDING
 from clearway.engine.policy import Placement
 from clearway.engine.reasons import REASONS
@@ -30,6 +30,7 @@ from clearway.engine.scan import (
     AT_STATUS,
     MEMO,
     OUT,
+    OUT_ROW,
     PROGRESS,
     SET_BYPASS_MAX,
     SET_DEPTH,
@@ -48,11 +49,13 @@ from clearway.engine.scan import (
     undo_entry,
 )
 from clearway.engine.state import ClusterState
-from clearway.engine.tables import JOB_CLASS, JOB_REASON, NONE
+from clearway.engine.tables import JOB_CLASS, JOB_PROTECTED_MS, JOB_REASON, NONE
+from clearway.engine.trial import Trial
 from clearway.engine.view import jobs_view
 from clearway.model.allocation import Allocation
 from clearway.model.jobs import JobKind
 from clearway.model.plan import Move, Plan, ReasonCode, Start, Stop
+from clearway.model.units import FOREVER_MS
 
 IntArray = NDArray[np.int64]
 
@@ -81,6 +84,10 @@ class Planner:
         self.out: IntArray = np.zeros((OUT, 1024), dtype=np.int64)
         self.out_nodes: IntArray = np.zeros(4096, dtype=np.int64)
         self.out_devices: IntArray = np.zeros(4096, dtype=np.int64)
+        self._touches_running = touches_running(state.policy)
+        self._trial = Trial(state, self.weights)
+        self._tried: set[int] = set()
+        self._retry_ms = FOREVER_MS
         self.is_strict_stop = False
         self.was_cut = False
         self.scanned = 0
@@ -104,12 +111,19 @@ class Planner:
         if not self._has_work():
             return Plan(state.version, NO_MOVES, wake_ms=self._wake_ms())
         moves: list[Move] = []
+        if state.capacity_grew or state.order_shrank or state.now_ms >= self._retry_ms or self._order_is_due():
+            self._tried.clear()
         self._stop_cancelled(moves)
         self._start_claimants(moves)
         fresh = self._order()
-        moves.extend(self._scan(fresh))
-        notes = improve_plan(self, moves)
-        return Plan(state.version, tuple(moves), self.was_cut, self._wake_ms(), notes)
+        started = self._scan(fresh)
+        moves.extend(self._make_starts(started))
+        if self._touches_running:
+            moves.extend(improve_plan(self._trial, frozenset(self.out[OUT_ROW, :started].tolist()), self._tried))
+            self._retry_ms = self._next_unprotected_ms()
+        if started:
+            undo_entry(self.out, started, self.out_nodes, self.out_devices, *state.box)
+        return Plan(state.version, tuple(moves), self.was_cut, self._wake_ms())
 
     def _has_work(self) -> bool:
         state = self.state
@@ -119,6 +133,7 @@ class Planner:
             or state.to_stop
             or state.order_shrank
             or self.was_cut
+            or state.now_ms >= self._retry_ms
             or self._order_is_due()
             or self._reservation_is_due()
         )
@@ -135,8 +150,26 @@ class Planner:
         return count > 0 and int(self.state.box.res[RES_START, :count].min()) <= self.state.now_ms
 
     def _wake_ms(self) -> int | None:
-        timers = self.state.timers
-        return timers[0][0] if timers else None
+        """When to look again though nothing happens: a begin time, or an order by which running jobs may be preempted
+        that is due to be worked out anew."""
+        state = self.state
+        wake = state.timers[0][0] if state.timers else None
+        refresh = state.policy.order.refresh_ms
+        if refresh is not None and self._touches_running and state.order.count and state.refreshed_ms != NONE:
+            due = state.refreshed_ms + refresh
+            wake = due if wake is None else min(wake, due)
+        if self._retry_ms < FOREVER_MS:
+            wake = self._retry_ms if wake is None else min(wake, self._retry_ms)
+        return wake
+
+    def _next_unprotected_ms(self) -> int:
+        """When the next running job may be preempted, if somebody waits; FOREVER_MS otherwise."""
+        state = self.state
+        if state.order.count == 0:
+            return FOREVER_MS
+        until = state.rows.table[JOB_PROTECTED_MS, state.holding_rows()]
+        until = until[until > state.now_ms]
+        return int(until.min()) if len(until) else FOREVER_MS
 
     def _stop_cancelled(self, moves: list[Move]) -> None:
         """Tell jobs to stop whose users took them back."""
@@ -210,11 +243,11 @@ class Planner:
 
     # --- steps 3 to 5 ------------------------------------------------------------------------------------------------
 
-    def _scan(self, fresh: IntArray | None) -> list[Move]:
-        """Start what may start, as moves; the tables are as before when it returns."""
+    def _scan(self, fresh: IntArray | None) -> int:
+        """Hold what may start; returns how many jobs, which the outputs name. The caller must undo it."""
         state = self.state
         if fresh is not None and (self.is_strict_stop or len(fresh) == 0):
-            return []
+            return 0
         order, count = (state.order.rows, state.order.count) if fresh is None else (fresh, len(fresh))
         self._begin_scan(is_whole=fresh is None)
         state.capacity_grew = state.order_shrank = False
@@ -225,13 +258,9 @@ class Planner:
             self.is_strict_stop = bool(status == STATUS_STRICT)
             self.scanned = int(self.progress[AT_POSITION]) - int(self.progress[AT_STARTED])
         started = int(self.progress[AT_STARTED])
-        if started == 0:
-            return []
-        if fresh is None and state.policy.backfill.bypass_max < state.policy.scan_max:
+        if started and fresh is None and state.policy.backfill.bypass_max < state.policy.scan_max:
             count_bypassed(order, count, self.out, started, *state.box)
-        moves = self._make_starts(started)
-        undo_entry(self.out, started, self.out_nodes, self.out_devices, *state.box)
-        return moves
+        return started
 
     def _begin_scan(self, *, is_whole: bool) -> None:
         state = self.state

@@ -135,8 +135,8 @@ def planned_end(box: Box, row: int, start_ms: int, replicas: int) -> int:
 
 
 @compiled
-def hold(box: Box, row: int, start_ms: int, at_nodes: np.ndarray, at_devices: np.ndarray) -> None:
-    """Job `row` holds the allocation from `start_ms` on."""
+def hold_until(box: Box, row: int, start_ms: int, end_ms: int, at_nodes: np.ndarray, at_devices: np.ndarray) -> None:
+    """Job `row` holds the allocation since `start_ms`, and is expected to leave it at `end_ms`."""
     cls = box.jobs[JOB_CLASS, row]
     replicas = len(at_nodes)
     take(box, cls, row, at_nodes, at_devices)
@@ -144,11 +144,16 @@ def hold(box: Box, row: int, start_ms: int, at_nodes: np.ndarray, at_devices: np
     tenant_take(box.tenants, box.jobs[JOB_TENANT, row], milli)
     queue_take(box.queues, box.jobs[JOB_QUEUE, row], milli, 1)
     box.job_link[row] = make_footprint(box, cls, at_nodes, at_devices)
-    end_ms = planned_end(box, row, start_ms, replicas)
     box.jobs[JOB_HELD, row] = replicas
     box.jobs[JOB_START_MS, row] = start_ms
     box.jobs[JOB_END_MS, row] = end_ms
     add_running(box, end_ms, row)
+
+
+@compiled
+def hold(box: Box, row: int, start_ms: int, at_nodes: np.ndarray, at_devices: np.ndarray) -> None:
+    """Job `row` holds the allocation from `start_ms` on, for the run time that planning assumes."""
+    hold_until(box, row, start_ms, planned_end(box, row, start_ms, len(at_nodes)), at_nodes, at_devices)
 
 
 @compiled
@@ -175,3 +180,11 @@ def hold_entry(row: int, start_ms: int, at_nodes: np.ndarray, at_devices: np.nda
 def let_go_entry(row: int, at_nodes: np.ndarray, at_devices: np.ndarray, *arrays: np.ndarray) -> None:
     """`let_go`, called from Python as `let_go_entry(row, nodes, devices, *box)`."""
     let_go(Box(*arrays), row, at_nodes, at_devices)
+
+
+@compiled
+def hold_until_entry(
+    row: int, start_ms: int, end_ms: int, at_nodes: np.ndarray, at_devices: np.ndarray, *arrays: np.ndarray
+) -> None:
+    """`hold_until`, called from Python as `hold_until_entry(row, start_ms, end_ms, nodes, devices, *box)`."""
+    hold_until(Box(*arrays), row, start_ms, end_ms, at_nodes, at_devices)

@@ -1,14 +1,38 @@
-"""Steps 6 to 8 and 10 of the cycle: what to change about jobs that run, for those that wait."""
+"""Steps 6 to 8 of the cycle: what to change about jobs that run, for those that wait."""
 
-from typing import TYPE_CHECKING
-
+from clearway.engine.elastic import grow_jobs
+from clearway.engine.policy import Policy, PreemptMode
+from clearway.engine.preempt import HELPED_REASONS, make_room
+from clearway.engine.state import ClusterState
+from clearway.engine.tables import JOB_CLAIMED, JOB_REASON
+from clearway.engine.trial import Trial
 from clearway.model.plan import Move
 
-if TYPE_CHECKING:
-    from clearway.engine.cycle import Planner
+
+def touches_running(policy: Policy) -> bool:
+    """Whether the policy ever changes a running job."""
+    return policy.preemption.mode is not PreemptMode.NEVER or policy.elasticity.enabled
 
 
-def improve_plan(planner: "Planner", moves: list[Move]) -> tuple[str, ...]:
-    """Add moves of running jobs to a plan of starts; returns notes about what was considered."""
-    del planner, moves
-    return ()
+def improve_plan(trial: Trial, started: frozenset[int], tried: set[int]) -> list[Move]:
+    """Moves of running jobs, given that the plan's starts are held in the tables. The trial is left as it was.
+
+    tried: see `make_room`.
+    """
+    state, policy = trial.state, trial.state.policy
+    mark = trial.mark()
+    moves: list[Move] = []
+    try:
+        moves.extend(make_room(trial, started, tried))
+        if policy.elasticity.enabled and not moves and not _someone_waits(state, started):
+            moves.extend(grow_jobs(trial))
+    finally:
+        trial.undo_to(mark)
+    return moves
+
+
+def _someone_waits(state: ClusterState, started: frozenset[int]) -> bool:
+    """Whether a waiting job could use devices that come free."""
+    rows = [row for row in state.order.waiting().tolist() if row not in started]
+    table = state.rows.table
+    return any(table[JOB_CLAIMED, row] == 1 or table[JOB_REASON, row] in HELPED_REASONS for row in rows[:64])

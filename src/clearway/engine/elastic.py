@@ -1,0 +1,110 @@
+"""Step 6: give devices that nobody waits for to the elastic jobs that gain most from them."""
+
+from typing import Final
+
+import numpy as np
+
+from clearway.engine.box import META_RUNNING, RUNNING_ROW
+from clearway.engine.quota import tenant_available
+from clearway.engine.records import JobRecord
+from clearway.engine.state import ClusterState
+from clearway.engine.tables import (
+    JOB_HELD,
+    JOB_PHASE,
+    JOB_REPLICAS_MAX,
+    JOB_TENANT,
+    JOB_WIDEST,
+    LEVEL_SITE,
+    PHASE_RUNNING,
+)
+from clearway.engine.trial import Trial
+from clearway.engine.view import jobs_view
+from clearway.model.allocation import Allocation
+from clearway.model.jobs import JobSpec
+from clearway.model.plan import Move, Resize
+from clearway.model.units import FOREVER_MS
+
+GROWN_MAX: Final = 16
+"""Jobs resized per cycle: a resize costs the job a checkpoint and a restart."""
+PAYBACK: Final = 2.0
+"""A resize must save at least this many times its own cost before the job's expected end."""
+
+
+def speedup(spec: JobSpec, replicas: int) -> float:
+    """Speed with `replicas` replicas relative to one; linear between and beyond the given points."""
+    if spec.elastic is None or not spec.elastic.speedup:
+        return float(replicas)
+    points = spec.elastic.speedup
+    known = [float(count) for count, _ in points]
+    return float(np.interp(replicas, known, [speed for _, speed in points]))
+
+
+def grow_jobs(trial: Trial) -> list[Move]:
+    """Moves that grow running elastic jobs into free devices; the trial is left with their effects on it."""
+    state, settings = trial.state, trial.state.policy.elasticity
+    moves: list[Move] = []
+    for record in _by_gain(state):
+        if len(moves) == GROWN_MAX:
+            break
+        if state.now_ms - record.resized_ms < settings.interval_ms and record.resized_ms:
+            continue
+        move = _grow(trial, record)
+        if move is not None:
+            moves.append(move)
+    return moves
+
+
+def _by_gain(state: ClusterState) -> list[JobRecord]:
+    """Running jobs that can still grow, by the speed that one more replica adds per device, the largest first."""
+    rows = state.running[RUNNING_ROW, : state.meta[META_RUNNING]]
+    table = state.rows.table
+    fits = (table[JOB_PHASE, rows] == PHASE_RUNNING) & (table[JOB_HELD, rows] < table[JOB_REPLICAS_MAX, rows])
+    records = [state.by_row[row] for row in np.sort(rows[fits]).tolist()]
+    records = [record for record in records if record.target is None and table[JOB_WIDEST, record.row] == LEVEL_SITE]
+    return sorted(records, key=lambda record: (-_gain(record), record.spec.id))
+
+
+def _gain(record: JobRecord) -> float:
+    assert record.allocation is not None
+    held = record.allocation.replicas
+    return speedup(record.spec, held + 1) / speedup(record.spec, held) - 1.0
+
+
+def _grow(trial: Trial, record: JobRecord) -> Move | None:
+    """Grow one job by as many replicas as fit and pay, or None."""
+    state, spec, held = trial.state, record.spec, record.allocation
+    assert held is not None
+    each = max(spec.request.device_milli, 1)
+    tenant = int(state.rows.table[JOB_TENANT, record.row])
+    allowed = min(tenant_available(state.accounts.tenants, tenant) // each, spec.replicas_max - held.replicas)
+    free = int(state.inventory.totals[-1]) // max(spec.request.devices, 1)
+    more = _worthwhile(state, record, min(allowed, free, spec.replicas_max - held.replicas))
+    while more > 0:
+        added = trial.place(record.row, more)
+        if added is not None:
+            devices = np.concatenate([held.devices, added.devices])
+            allocation = Allocation(np.concatenate([held.nodes, added.nodes]), devices)
+            trial.claim(record.row, added)
+            return Resize(spec.id, record.generation + 1, allocation)
+        more //= 2
+    return None
+
+
+def _worthwhile(state: ClusterState, record: JobRecord, most: int) -> int:
+    """How many replicas more, at most `most`, add enough speed per device and pay for the resize."""
+    spec, held = record.spec, record.allocation
+    assert held is not None
+    count = 0
+    while count < most:
+        step = speedup(spec, held.replicas + count + 1) - speedup(spec, held.replicas + count)
+        if step < state.policy.elasticity.marginal_min * speedup(spec, 1):
+            break
+        count += 1
+    if count == 0 or spec.checkpoint is None:
+        return count if spec.checkpoint is not None or spec.elastic is not None else 0
+    remaining_ms = int(jobs_view(state, np.array([record.row])).remaining_ms[0])
+    if remaining_ms >= FOREVER_MS:
+        return count
+    saved_ms = remaining_ms * (1.0 - speedup(spec, held.replicas) / speedup(spec, held.replicas + count))
+    cost_ms = spec.checkpoint.cost_ms + spec.checkpoint.restart_ms
+    return count if saved_ms > PAYBACK * cost_ms else 0

@@ -1,0 +1,217 @@
+"""Step 8: make room for waiting jobs by the cheapest minimal set of victims (and step 7, where victims only move).
+
+For each of the first waiting jobs: let candidates go, on trial, until the job fits; then give back, dearest first,
+every one that is not needed. What is left is minimal: leave any one out and the job does not fit. The waiting job gets
+a claim on its devices by name, so that nobody else takes them while the victims leave, and no two jobs evict each
+other.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from clearway.engine.quota import may_reclaim, tenant_available
+from clearway.engine.reasons import (
+    REASON_FRAGMENTATION,
+    REASON_PRIORITY,
+    REASON_QUOTA,
+    REASON_RESERVED,
+    REASON_RESOURCES,
+    REASON_TOPOLOGY,
+)
+from clearway.engine.tables import JOB_CLAIMED, JOB_REASON, JOB_TENANT
+from clearway.engine.trial import Trial
+from clearway.engine.victims import Victim, Way, find_victims, kept_part
+from clearway.model.allocation import Allocation
+from clearway.model.jobs import StopCause
+from clearway.model.plan import Migrate, Move, Reserve, Resize, Stop, Suspend
+from clearway.model.units import FOREVER_MS
+
+LOOKED_MAX: Final = 64
+"""Waiting jobs looked at per cycle for whether room may be made for them."""
+
+HELPED_REASONS: Final = (
+    REASON_RESOURCES,
+    REASON_FRAGMENTATION,
+    REASON_TOPOLOGY,
+    REASON_RESERVED,
+    REASON_PRIORITY,
+    REASON_QUOTA,
+)
+"""Reasons that victims can lift."""
+
+
+def make_room(trial: Trial, started: frozenset[int], tried: set[int]) -> list[Move]:
+    """Moves that make room for waiting jobs; the trial is left with their effects on it.
+
+    started: rows that this plan starts already. tried: rows for which it was tried in vain since anything changed;
+    those tried now are added.
+    """
+    state, settings = trial.state, trial.state.policy.preemption
+    moves: list[Move] = []
+    touched: set[int] = set()
+    helped = 0
+    mark = trial.mark()
+    trial.ignore_reservations()
+    for row in state.order.waiting()[:LOOKED_MAX].tolist():
+        if helped == settings.beneficiaries_max:
+            break
+        table = state.rows.table
+        if (
+            row in started
+            or row in tried
+            or table[JOB_CLAIMED, row] == 1
+            or table[JOB_REASON, row] not in HELPED_REASONS
+        ):
+            continue
+        found = _make_room_for(trial, row, touched)
+        helped += 1
+        moves.extend(found)
+        tried.add(row)
+    if not moves:
+        trial.undo_to(mark)
+    return moves
+
+
+def _make_room_for(trial: Trial, row: int, touched: set[int]) -> list[Move]:
+    """Moves that make room for one waiting job; empty, and the trial as it was, when none is allowed or enough."""
+    mark = trial.mark()
+    candidates = [victim for victim in find_victims(trial.state, row) if victim.record.row not in touched]
+    chosen = _enough_victims(trial, row, candidates)
+    trial.undo_to(mark)
+    if chosen is None:
+        return []
+    victims, allocation = _minimal(trial, row, chosen)
+    trial.undo_to(mark)
+    moves = _leave(trial, row, victims, allocation)
+    if moves is None:
+        trial.undo_to(mark)
+        return []
+    touched.update(victim.record.row for victim in victims)
+    return moves
+
+
+def _enough_victims(trial: Trial, row: int, candidates: list[Victim]) -> list[Victim] | None:
+    """The first candidates that are enough together, on trial; None when all are not, or too many are needed."""
+    settings = trial.state.policy.preemption
+    if not _could_ever_fit(trial, row, candidates):
+        return None
+    chosen: list[Victim] = []
+    for victim in candidates:
+        if len(chosen) == settings.victims_max:
+            return None
+        if victim.is_reclaim and not _may_still_reclaim(trial, row, victim):
+            continue
+        _let_go(trial, victim)
+        chosen.append(victim)
+        if _fits(trial, row) is not None:
+            return chosen
+    return None
+
+
+def _could_ever_fit(trial: Trial, row: int, candidates: list[Victim]) -> bool:
+    """A quick look at sums before anything is tried."""
+    state = trial.state
+    spec = state.by_row[row].spec
+    needed = spec.replicas_min * spec.request.device_milli
+    free = int(state.device_shares_free().sum())
+    offered = 0
+    for victim in candidates:
+        assert victim.record.allocation is not None
+        offered += (victim.record.allocation.replicas - victim.keeps) * victim.record.spec.request.device_milli
+    return bool(candidates) and free + offered >= needed
+
+
+def _may_still_reclaim(trial: Trial, row: int, victim: Victim) -> bool:
+    state = trial.state
+    spec = state.by_row[row].spec
+    milli = spec.replicas_min * spec.request.device_milli
+    mine = int(state.rows.table[JOB_TENANT, row])
+    return bool(may_reclaim(state.accounts.tenants, mine, victim.record.tenant, milli))
+
+
+def _let_go(trial: Trial, victim: Victim) -> None:
+    """On trial: the victim holds only what it keeps."""
+    record = victim.record
+    assert record.allocation is not None
+    trial.let_go(record.row, record.allocation)
+    if victim.keeps:
+        kept = kept_part(record.allocation, victim.keeps, record.spec.request.devices)
+        trial.hold(record.row, trial.state.now_ms, FOREVER_MS, kept)
+
+
+def _fits(trial: Trial, row: int) -> Allocation | None:
+    """Where the waiting job would go now with its least replicas, its tenant's quota respected."""
+    state = trial.state
+    spec = state.by_row[row].spec
+    milli = spec.replicas_min * spec.request.device_milli
+    tenant = int(state.rows.table[JOB_TENANT, row])
+    if tenant_available(state.accounts.tenants, tenant) < milli:
+        return None
+    elastic = state.policy.elasticity.enabled
+    return trial.place(row, spec.replicas_min if elastic else spec.replicas)
+
+
+def _minimal(trial: Trial, row: int, chosen: list[Victim]) -> tuple[list[Victim], Allocation]:
+    """The chosen without those that are not needed, the dearest left out first; and where the job then goes."""
+    needed = sorted(chosen, key=lambda victim: (-int(victim.way), -victim.cost_device_ms, -victim.record.spec.id))
+    mark = trial.mark()
+    for victim in tuple(needed):
+        fewer = [other for other in needed if other is not victim]
+        for other in fewer:
+            _let_go(trial, other)
+        fits = _fits(trial, row)
+        trial.undo_to(mark)
+        if fits is not None:
+            needed = fewer
+    for victim in needed:
+        _let_go(trial, victim)
+    allocation = _fits(trial, row)
+    assert allocation is not None
+    return needed, allocation
+
+
+def _leave(trial: Trial, row: int, victims: list[Victim], allocation: Allocation) -> list[Move] | None:
+    """How each victim makes room, as moves, with the claim of the waiting job first; None when one that may only move
+    has nowhere to go."""
+    state = trial.state
+    beneficiary = state.by_row[row].spec.id
+    for victim in victims:
+        assert victim.record.allocation is not None
+    trial.claim(row, allocation)
+    moves: list[Move] = [Reserve(beneficiary, allocation, state.now_ms)]
+    for victim in sorted(victims, key=lambda one: one.record.spec.id):
+        move = _leave_one(trial, row, victim, allocation)
+        if move is None:
+            return None
+        moves.append(move)
+    return moves
+
+
+def _leave_one(trial: Trial, row: int, victim: Victim, claimed: Allocation) -> Move | None:
+    state, record = trial.state, victim.record
+    spec, held = record.spec, record.allocation
+    assert held is not None
+    beneficiary = state.by_row[row].spec.id
+    if victim.way is Way.SHRINK:
+        kept = _untouched_part(held, claimed, spec.request.devices)
+        if spec.replicas_min <= kept.replicas < held.replicas:
+            return Resize(spec.id, record.generation + 1, kept, beneficiary)
+    if state.policy.preemption.migrate and spec.checkpoint is not None and victim.way is not Way.SHRINK:
+        target = trial.place(record.row, held.replicas)
+        if target is not None and not np.isin(target.devices, held.devices).any():
+            trial.claim(record.row, target)
+            return Migrate(spec.id, record.generation + 1, target, beneficiary)
+    if victim.way is Way.MIGRATE:
+        return None
+    if spec.suspendable and state.policy.preemption.suspend:
+        return Suspend(spec.id, record.generation, beneficiary)
+    grace_ms = 0 if spec.checkpoint is None else spec.checkpoint.grace_ms
+    return Stop(spec.id, record.generation, grace_ms, StopCause.PREEMPTED, beneficiary)
+
+
+def _untouched_part(held: Allocation, claimed: Allocation, devices_per_replica: int) -> Allocation:
+    """The replicas of an allocation on none of whose devices there is a claim."""
+    by_replica = held.devices.reshape(-1, devices_per_replica)
+    keeps = ~np.isin(by_replica, claimed.devices).any(axis=1)
+    return Allocation(held.nodes[keeps], by_replica[keeps].reshape(-1))

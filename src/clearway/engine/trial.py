@@ -1,0 +1,84 @@
+"""What-if on the tables: a stack of changes that can all be undone, exactly and in reverse order."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from clearway.engine.box import META_RESERVATIONS
+from clearway.engine.claims import claim_entry, unclaim_entry
+from clearway.engine.gang import place_entry
+from clearway.engine.hold import hold_until_entry, let_go_entry
+from clearway.engine.policy import FloatArray
+from clearway.engine.reasons import PLACED
+from clearway.engine.state import ClusterState
+from clearway.engine.tables import JOB_CLASS, JOB_END_MS, JOB_START_MS, JOB_WIDEST
+from clearway.model.allocation import Allocation
+from clearway.model.units import FOREVER_MS
+
+
+class Trial:
+    """Changes to the tables of one state box, undone by `undo_to(mark)`. Records and events are not touched."""
+
+    def __init__(self, state: ClusterState, weights: FloatArray) -> None:
+        self.state = state
+        self.weights = weights
+        self._undo: list[Callable[[], None]] = []
+
+    def mark(self) -> int:
+        """The present height of the stack."""
+        return len(self._undo)
+
+    def undo_to(self, mark: int) -> None:
+        """Take back all changes made since `mark`."""
+        while len(self._undo) > mark:
+            self._undo.pop()()
+
+    def let_go(self, row: int, allocation: Allocation) -> None:
+        """As if the job left its devices."""
+        state = self.state
+        start_ms, end_ms = int(state.rows.table[JOB_START_MS, row]), int(state.rows.table[JOB_END_MS, row])
+        let_go_entry(row, allocation.nodes, allocation.devices, *state.box)
+        self._undo.append(
+            lambda: hold_until_entry(row, start_ms, end_ms, allocation.nodes, allocation.devices, *state.box)
+        )
+
+    def hold(self, row: int, start_ms: int, end_ms: int, allocation: Allocation) -> None:
+        """As if the job held the allocation."""
+        state = self.state
+        before = state.rows.table[[JOB_START_MS, JOB_END_MS], row].copy()
+        state.make_room_for(allocation)
+        hold_until_entry(row, start_ms, end_ms, allocation.nodes, allocation.devices, *state.box)
+
+        def undo() -> None:
+            let_go_entry(row, allocation.nodes, allocation.devices, *state.box)
+            state.rows.table[[JOB_START_MS, JOB_END_MS], row] = before
+
+        self._undo.append(undo)
+
+    def claim(self, row: int, allocation: Allocation) -> None:
+        """As if the allocation were kept for the job."""
+        state, cls = self.state, int(self.state.rows.table[JOB_CLASS, row])
+        claim_entry(cls, row, allocation.nodes, allocation.devices, *state.box)
+        self._undo.append(lambda: unclaim_entry(cls, allocation.nodes, allocation.devices, *state.box))
+
+    def ignore_reservations(self) -> None:
+        """As if nothing were reserved for a later time."""
+        meta = self.state.meta
+        count = int(meta[META_RESERVATIONS])
+        meta[META_RESERVATIONS] = 0
+
+        def undo() -> None:
+            meta[META_RESERVATIONS] = count
+
+        self._undo.append(undo)
+
+    def place(self, row: int, replicas: int) -> Allocation | None:
+        """Where `replicas` replicas of the job would go now, reservations respected; None when nowhere."""
+        table = self.state.rows.table
+        needed = self.state.by_row[row].spec.request.devices
+        nodes = np.zeros(replicas, dtype=np.int64)
+        devices = np.zeros(replicas * needed, dtype=np.int64)
+        cls, widest = int(table[JOB_CLASS, row]), int(table[JOB_WIDEST, row])
+        if place_entry(cls, widest, FOREVER_MS, self.weights, nodes, devices, *self.state.box) != PLACED:
+            return None
+        return Allocation(nodes, devices)

@@ -1,0 +1,174 @@
+"""Who could make room for a waiting job, at what cost, and the smallest set that is enough (step 8; 7 where they move).
+
+A cost is device-milliseconds: work since the last checkpoint that would be done again, plus restart and checkpoint
+time, times the devices held. Three ways to make room, from mild to hard: an elastic job gives up replicas above its
+minimum, a job moves elsewhere, a job leaves and waits again.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearway.engine.box import META_RUNNING, RUNNING_ROW
+from clearway.engine.order import SORT_KEY
+from clearway.engine.policy import PreemptMode
+from clearway.engine.quota import may_reclaim
+from clearway.engine.records import JobRecord
+from clearway.engine.state import ClusterState
+from clearway.engine.tables import (
+    JOB_HELD,
+    JOB_PHASE,
+    JOB_PREEMPTIBLE,
+    JOB_PRIORITY,
+    JOB_PROTECTED_MS,
+    JOB_QUEUE,
+    JOB_QUEUE_PRIORITY,
+    JOB_START_MS,
+    JOB_TENANT,
+    PHASE_RUNNING,
+    PHASE_STARTING,
+)
+from clearway.engine.view import held_milli, jobs_view
+from clearway.model.allocation import Allocation
+
+IntArray = NDArray[np.int64]
+CANDIDATES_MAX = 512
+"""Jobs considered as victims for one waiting job, the cheapest first: bounds the cost of a cycle on a full cluster."""
+
+
+class Way(IntEnum):
+    """How a running job makes room."""
+
+    SHRINK = 0
+    MIGRATE = 1
+    EVICT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A running job that may make room. keeps: replicas that it keeps (0 = none). cost_device_ms: see the module.
+
+    is_reclaim: only because its tenant borrows, so only while it borrows.
+    """
+
+    record: JobRecord
+    way: Way
+    keeps: int
+    cost_device_ms: int
+    is_reclaim: bool = False
+
+
+def cost_device_ms(state: ClusterState, record: JobRecord) -> int:
+    """Device time lost if the job leaves now and starts again later."""
+    assert record.allocation is not None
+    checkpoint = record.spec.checkpoint
+    elapsed = max(state.now_ms - int(state.rows.table[JOB_START_MS, record.row]), 0)
+    devices_milli = record.allocation.replicas * record.spec.request.device_milli
+    if record.spec.suspendable and state.policy.preemption.suspend:
+        return 0
+    if checkpoint is None:
+        return devices_milli * elapsed // 1000
+    lost = elapsed % checkpoint.interval_ms
+    if record.checkpoint_ms:
+        lost = min(lost, max(state.now_ms - record.checkpoint_ms, 0))
+    if checkpoint.on_signal and checkpoint.cost_ms <= checkpoint.grace_ms:
+        lost = checkpoint.cost_ms
+    return devices_milli * (lost + checkpoint.restart_ms) // 1000
+
+
+def running_candidates(state: ClusterState) -> IntArray:
+    """int64[n]: rows of running jobs that could be touched at all now."""
+    rows = state.running[RUNNING_ROW, : state.meta[META_RUNNING]]
+    table = state.rows.table
+    phase = table[JOB_PHASE, rows]
+    fits = (phase == PHASE_RUNNING) | (phase == PHASE_STARTING)
+    fits &= (table[JOB_PREEMPTIBLE, rows] == 1) & (table[JOB_PROTECTED_MS, rows] <= state.now_ms)
+    chosen: IntArray = np.sort(rows[fits])
+    return chosen
+
+
+def ranks_behind(state: ClusterState, rows: IntArray, row: int) -> NDArray[np.bool_]:
+    """Which running jobs may be evicted for the waiting job `row`, by the policy's mode."""
+    table, policy = state.rows.table, state.policy
+    if policy.preemption.mode is PreemptMode.NEVER:
+        return np.zeros(len(rows), dtype=np.bool_)
+    queue_priority, priority = table[JOB_QUEUE_PRIORITY, rows], table[JOB_PRIORITY, rows]
+    mine = (int(table[JOB_QUEUE_PRIORITY, row]), int(table[JOB_PRIORITY, row]))
+    lower: NDArray[np.bool_] = (queue_priority < mine[0]) | ((queue_priority == mine[0]) & (priority < mine[1]))
+    if policy.preemption.mode is PreemptMode.ORDER:
+        keys = policy.order.keys(jobs_view(state, rows))
+        behind: NDArray[np.bool_] = keys > state.order.sort[SORT_KEY, row]
+        if not policy.order.by_priority:
+            return behind
+        behind &= (queue_priority == mine[0]) & (priority == mine[1])
+        return lower | behind
+    queue = state.accounts.queue_specs[int(table[JOB_QUEUE, row])]
+    for name in queue.preempts:
+        lower |= table[JOB_QUEUE, rows] == state.accounts.queue_names.find(name)
+    return lower
+
+
+def reclaimable(state: ClusterState, rows: IntArray, row: int) -> NDArray[np.bool_]:
+    """Which running jobs hold what the waiting job's tenant is entitled to and others borrow."""
+    table, tenants = state.rows.table, state.accounts.tenants
+    result = np.zeros(len(rows), dtype=np.bool_)
+    if state.accounts.tenant_count == 1 or state.policy.preemption.mode is PreemptMode.NEVER:
+        return result
+    mine = int(table[JOB_TENANT, row])
+    milli = state.by_row[row].spec.replicas_min * state.by_row[row].spec.request.device_milli
+    theirs = table[JOB_TENANT, rows]
+    for tenant in np.unique(theirs).tolist():
+        if tenant != mine and may_reclaim(tenants, mine, tenant, milli):
+            result |= theirs == tenant
+    return result
+
+
+def find_victims(state: ClusterState, row: int) -> list[Victim]:
+    """Candidates for making room for the waiting job, mildest and cheapest first, at most CANDIDATES_MAX.
+
+    Jobs that rank behind may be evicted. Others of no higher priority may only shrink or move, which loses nothing
+    but time.
+    """
+    rows = running_candidates(state)
+    if len(rows) == 0:
+        return []
+    table = state.rows.table
+    behind = ranks_behind(state, rows, row)
+    reclaim = reclaimable(state, rows, row) & ~behind
+    mine = (int(table[JOB_QUEUE_PRIORITY, row]), int(table[JOB_PRIORITY, row]))
+    milli = held_milli(state, rows)
+    found: list[tuple[tuple[int, int, int, int], Victim]] = []
+    for index, candidate in enumerate(rows.tolist()):
+        record = state.by_row[candidate]
+        if record.allocation is None or record.target is not None or milli[index] == 0:
+            continue
+        theirs = (int(table[JOB_QUEUE_PRIORITY, candidate]), int(table[JOB_PRIORITY, candidate]))
+        may_evict = bool(behind[index] | reclaim[index])
+        victim = _as_victim(state, record, may_evict, is_equal=theirs <= mine, is_reclaim=bool(reclaim[index]))
+        if victim is not None:
+            rank = (int(victim.way is Way.EVICT), *(theirs if victim.way is Way.EVICT else (0, 0)))
+            found.append(((*rank, victim.cost_device_ms * 1000 // int(milli[index])), victim))
+    found.sort(key=lambda pair: (*pair[0], pair[1].record.spec.id))
+    return [victim for _, victim in found[:CANDIDATES_MAX]]
+
+
+def _as_victim(
+    state: ClusterState, record: JobRecord, may_evict: bool, *, is_equal: bool, is_reclaim: bool
+) -> Victim | None:
+    settings = state.policy.preemption
+    cost = cost_device_ms(state, record)
+    held = int(state.rows.table[JOB_HELD, record.row])
+    floor = record.spec.replicas_min if is_equal else max(record.spec.replicas, record.spec.replicas_min)
+    if settings.shrink and state.policy.elasticity.enabled and held > floor:
+        return Victim(record, Way.SHRINK, floor, cost)
+    if may_evict:
+        return Victim(record, Way.EVICT, 0, cost, is_reclaim)
+    can_move = settings.migrate and is_equal and record.spec.checkpoint is not None
+    return Victim(record, Way.MIGRATE, 0, cost) if can_move else None
+
+
+def kept_part(allocation: Allocation, keeps: int, devices_per_replica: int) -> Allocation:
+    """The first `keeps` replicas of an allocation."""
+    return Allocation(allocation.nodes[:keeps].copy(), allocation.devices[: keeps * devices_per_replica].copy())
