@@ -12,6 +12,7 @@ and `devices` the arrival rate is such that the work offered is that share of so
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TypeVar
 from urllib.parse import parse_qsl
 
@@ -27,6 +28,8 @@ from clearway.sim.workload import TraceJob, Workload
 
 IntArray = NDArray[np.int64]
 Value = TypeVar("Value")
+Shape = tuple[int, int, int]
+"""(replicas, devices of each, share of a device in thousandths)."""
 
 SPEC_PREFIX = "synthetic:"
 JOBS_MAX = 10_000_000
@@ -43,13 +46,23 @@ HOURS = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobShape:
-    """A shape of job, its share of the batches, and the quantiles of its run times in seconds."""
+    """A shape of job: its share of the batches, how its batches burst, and the quantiles of its run times in seconds.
+
+    burst_probability: share of its batches that are bursts. burst_size_quantiles: jobs of a burst.
+    """
 
     replicas: int
     devices: int
     share_milli: int = MILLI
     weight: float
     run_quantiles_s: tuple[float, ...]
+    burst_probability: float
+    burst_size_quantiles: tuple[float, ...]
+
+    @property
+    def jobs_per_batch(self) -> float:
+        """Mean number of jobs of a batch."""
+        return 1 + self.burst_probability * (mean_of_quantiles(self.burst_size_quantiles) - 1)
 
     @property
     def device_milli(self) -> int:
@@ -61,19 +74,16 @@ class JobShape:
 class SyntheticModel:
     """All that a workload is drawn from. Tables are at `quantiles.PROBABILITIES`.
 
-    hour_weights: 24 relative rates by hour of the day. burst_probability: share of batches that are bursts.
-    burst_size_quantiles: jobs of a burst. burst_gap_s: mean time between jobs of one burst. users: how many;
-    user_skew: exponent s of their activity, the k-th most active submits in proportion to k^−s. limit_quantiles: time
-    limit over run time, at least 1; empty = jobs have no limits. tenants, kinds: (value, weight); each user belongs to
-    one tenant. source: where the figures are from.
+    hour_weights: 24 relative rates by hour of the day. burst_gap_s: mean time between jobs of one burst. users: how
+    many; user_skew: exponent s of their activity, the k-th most active submits in proportion to k^−s. limit_quantiles:
+    time limit over run time, at least 1; empty = jobs have no limits. tenants, kinds: (value, weight); each user
+    belongs to one tenant. source: where the figures are from.
     """
 
     name: str
     source: str
     jobs_per_hour: float
     hour_weights: tuple[float, ...]
-    burst_probability: float
-    burst_size_quantiles: tuple[float, ...]
     burst_gap_s: float
     shapes: tuple[JobShape, ...]
     users: int
@@ -91,9 +101,9 @@ class SyntheticModel:
     @property
     def device_seconds_per_job(self) -> float:
         """Mean work of one job."""
-        total = sum(shape.weight for shape in self.shapes)
-        work = sum(s.weight * s.device_milli / MILLI * mean_of_quantiles(s.run_quantiles_s) for s in self.shapes)
-        return work / total
+        jobs = [shape.weight * shape.jobs_per_batch for shape in self.shapes]
+        work = [shape.device_milli / MILLI * mean_of_quantiles(shape.run_quantiles_s) for shape in self.shapes]
+        return sum(count * amount for count, amount in zip(jobs, work, strict=True)) / sum(jobs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,9 +223,10 @@ def _jobs_in_days(model: SyntheticModel, days: float, wanted: float | None) -> i
 
 
 def _draw_columns(model: SyntheticModel, count: int, rng: np.random.Generator) -> _Columns:
-    sizes = _draw_batch_sizes(model, count, rng)
+    shapes = _draw_weighted([shape.weight for shape in model.shapes], count, rng)
+    sizes = _draw_batch_sizes(model, shapes, rng)
     batch = np.repeat(np.arange(len(sizes)), sizes)[:count]
-    shape = _draw_weighted([shape.weight for shape in model.shapes], len(sizes), rng)[batch]
+    shape = shapes[batch]
     user = _draw_weighted([rank**-model.user_skew for rank in range(1, model.users + 1)], len(sizes), rng)[batch]
     kind = _draw_weighted([weight for _, weight in model.kinds], len(sizes), rng)[batch]
     run_ms = _draw_runs(model, shape, rng)
@@ -224,11 +235,15 @@ def _draw_columns(model: SyntheticModel, count: int, rng: np.random.Generator) -
     )
 
 
-def _draw_batch_sizes(model: SyntheticModel, count: int, rng: np.random.Generator) -> IntArray:
-    """As many batches as hold `count` jobs; every batch holds at least one, so `count` batches are always enough."""
-    is_burst = rng.random(count) < model.burst_probability
-    sizes = np.where(is_burst, np.rint(draw_quantiles(model.burst_size_quantiles, count, rng)), 1).astype(np.int64)
-    batches = int(np.searchsorted(np.cumsum(sizes), count)) + 1
+def _draw_batch_sizes(model: SyntheticModel, shapes: IntArray, rng: np.random.Generator) -> IntArray:
+    """Jobs of each batch, for as many batches as hold as many jobs as there are rows in `shapes` (one a batch): every
+    batch holds at least one, so the rows are always enough."""
+    sizes = np.ones(len(shapes), dtype=np.int64)
+    for index, shape in enumerate(model.shapes):
+        rows = np.flatnonzero(shapes == index)
+        bursts = rows[rng.random(len(rows)) < shape.burst_probability]
+        sizes[bursts] = np.rint(draw_quantiles(shape.burst_size_quantiles, len(bursts), rng))
+    batches = int(np.searchsorted(np.cumsum(sizes), len(shapes))) + 1
     kept: IntArray = sizes[:batches]
     return kept
 
@@ -342,17 +357,15 @@ def fit_model(workload: Workload, name: str = "") -> SyntheticModel:
     jobs = [job for job in workload.jobs if job.spec.request.device_milli > 0]
     if not jobs:
         raise InputError(f"{workload.name}: expected at least one job with devices, found none; fit another trace")
-    bursts, batches, gaps_ms = _find_bursts(jobs)
+    batch_sizes, gaps_ms = _find_batches(jobs)
     span_hours = max(1.0, (jobs[-1].submit_ms - jobs[0].submit_ms) / HOUR_MS)
     return SyntheticModel(
         name=name or f"{workload.name}-like",
         source=f"fitted to {workload.name}",
         jobs_per_hour=len(jobs) / span_hours,
         hour_weights=_fit_hours(jobs, workload.start_unix_ms or 0),
-        burst_probability=len(bursts) / batches,
-        burst_size_quantiles=fit_quantiles(bursts or [1.0]),
         burst_gap_s=sum(gaps_ms) / max(1, len(gaps_ms)) / SECOND_MS,
-        shapes=_fit_shapes(jobs),
+        shapes=_fit_shapes(jobs, batch_sizes),
         users=max(1, len({job.spec.user for job in jobs})),
         user_skew=_fit_skew([job.spec.user for job in jobs]),
         tenants=tuple((str(tenant), count) for tenant, count in _count_values([job.spec.tenant for job in jobs])),
@@ -369,23 +382,29 @@ def _count_values(values: Sequence[Value]) -> list[tuple[Value, float]]:
     return sorted(((value, float(count)) for value, count in counts.items()), key=lambda pair: -pair[1])
 
 
-def _find_bursts(jobs: Sequence[TraceJob]) -> tuple[list[float], int, list[int]]:
-    """(sizes of the bursts, number of batches, gaps within bursts in ms)."""
-    last: dict[tuple[str, str, int, int], tuple[int, int]] = {}
-    sizes: list[int] = []
+def _shape_of(job: TraceJob) -> Shape:
+    request = job.spec.request
+    return job.spec.replicas, request.devices, request.share_milli
+
+
+def _find_batches(jobs: Sequence[TraceJob]) -> tuple[dict[Shape, list[int]], list[int]]:
+    """(sizes of the batches by shape, gaps within bursts in ms)."""
+    last: dict[tuple[str, str, Shape], tuple[int, int]] = {}
+    sizes: dict[Shape, list[int]] = {}
     gaps_ms: list[int] = []
     for job in jobs:
-        spec = job.spec
-        key = (spec.tenant, spec.user, spec.replicas, spec.request.device_milli)
-        seen = last.get(key)
-        if seen is not None and job.submit_ms - seen[0] <= BURST_GAP_MS:
-            sizes[seen[1]] += 1
-            gaps_ms.append(job.submit_ms - seen[0])
-            last[key] = (job.submit_ms, seen[1])
+        shape = _shape_of(job)
+        key = (job.spec.tenant, job.spec.user, shape)
+        own = sizes.setdefault(shape, [])
+        seen_ms, batch = last.get(key, (-BURST_GAP_MS - 1, 0))
+        if job.submit_ms - seen_ms <= BURST_GAP_MS:
+            own[batch] += 1
+            gaps_ms.append(job.submit_ms - seen_ms)
         else:
-            last[key] = (job.submit_ms, len(sizes))
-            sizes.append(1)
-    return [float(size) for size in sizes if size > 1], len(sizes), gaps_ms
+            batch = len(own)
+            own.append(1)
+        last[key] = (job.submit_ms, batch)
+    return sizes, gaps_ms
 
 
 def _fit_hours(jobs: Sequence[TraceJob], start_unix_ms: int) -> tuple[float, ...]:
@@ -395,27 +414,32 @@ def _fit_hours(jobs: Sequence[TraceJob], start_unix_ms: int) -> tuple[float, ...
     return tuple(count * HOURS / len(jobs) for count in counts)
 
 
-def _fit_shapes(jobs: Sequence[TraceJob]) -> tuple[JobShape, ...]:
-    runs: dict[tuple[int, int, int], list[float]] = {}
+def _fit_shapes(jobs: Sequence[TraceJob], batch_sizes: dict[Shape, list[int]]) -> tuple[JobShape, ...]:
+    """The SHAPES_MAX most frequent shapes; the jobs of the others count for the nearest of these in devices."""
+    runs: dict[Shape, list[float]] = {}
     for job in jobs:
-        request = job.spec.request
-        shape = (job.spec.replicas, request.devices, request.share_milli)
-        runs.setdefault(shape, []).append(job.run_ms / SECOND_MS)
+        runs.setdefault(_shape_of(job), []).append(job.run_ms / SECOND_MS)
     frequent = sorted(runs, key=lambda shape: (-len(runs[shape]), shape))
-    kept = {shape: runs[shape] for shape in frequent[:SHAPES_MAX]}
+    batches = {shape: list(batch_sizes[shape]) for shape in frequent[:SHAPES_MAX]}
     for shape in frequent[SHAPES_MAX:]:
-        size = shape[0] * shape[1] * shape[2]
-        nearest = min(kept, key=lambda other: (abs(other[0] * other[1] * other[2] - size), other))
-        kept[nearest].extend(runs[shape])
-    return tuple(
-        JobShape(
-            replicas=shape[0],
-            devices=shape[1],
-            share_milli=shape[2],
-            weight=len(found) / len(jobs),
-            run_quantiles_s=fit_quantiles(found),
-        )
-        for shape, found in kept.items()
+        size = prod(shape)
+        nearest = min(batches, key=lambda other: (abs(prod(other) - size), other))
+        runs[nearest].extend(runs[shape])
+        batches[nearest].extend(batch_sizes[shape])
+    total = sum(map(len, batches.values()))
+    return tuple(_fit_shape(shape, runs[shape], sizes, total) for shape, sizes in batches.items())
+
+
+def _fit_shape(shape: Shape, runs_s: Sequence[float], sizes: Sequence[int], batches: int) -> JobShape:
+    bursts = [float(size) for size in sizes if size > 1]
+    return JobShape(
+        replicas=shape[0],
+        devices=shape[1],
+        share_milli=shape[2],
+        weight=len(sizes) / batches,
+        run_quantiles_s=fit_quantiles(runs_s),
+        burst_probability=len(bursts) / len(sizes),
+        burst_size_quantiles=fit_quantiles(bursts or [1.0]),
     )
 
 
