@@ -1,0 +1,505 @@
+"""The simulated backend: carries out commands on nodes that do not exist, and reports what would have happened.
+
+Implements `clearway.ports.backend.Backend`, whose rules hold here to the millisecond; on top of them:
+
+- `observe(now)` reports in this order: what commands caused at once, in their order; then what came due, by (time,
+  rank, sequence), where whatever gives devices back ranks before what starts; then failures and repairs.
+- A job that is told to leave stops working at once. It saves if its checkpoint works on signal and costs no more than
+  the grace; else it leaves at once with its last regular checkpoint. Without a checkpoint everything is lost.
+- A migration or resize takes the cost of one checkpoint, during which the old and the new devices are held; then
+  `JobResized`, then the restart time on the new ones. A job without checkpoint keeps its work over a resize (its
+  replicas hand it over), and loses it in a migration (nothing of it is left).
+- The work of a suspended job lies in its nodes' memory. If one of these fails, the next start is a restart.
+
+One object per run and one entry in the heap per run: an entry counts only while its sequence number is the run's.
+"""
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Final
+
+import numpy as np
+
+from clearway.model.allocation import Allocation
+from clearway.model.cluster import ClusterSpec
+from clearway.model.errors import InternalError
+from clearway.model.events import (
+    DeviceDown,
+    DeviceUp,
+    Event,
+    JobFinished,
+    JobResized,
+    JobStarted,
+    JobStopped,
+    JobSuspended,
+    NodeDown,
+    NodeUp,
+)
+from clearway.model.jobs import JobKind, Outcome, StopCause
+from clearway.model.plan import Cap, Migrate, Resize, Start, Stop, Suspend
+from clearway.model.units import FOREVER_MS, MILLI
+from clearway.ports.backend import BackendCommand
+from clearway.sim.health import Health
+from clearway.sim.outages import Outage
+from clearway.sim.pace import Pace
+from clearway.sim.progress import REFERENCE_PPM, Progress
+from clearway.sim.recorder import Recorder
+from clearway.sim.workload import TraceJob
+
+_RANK_LEAVE: Final = 0
+_RANK_START: Final = 1
+
+_STARTING: Final = 0
+_WORKING: Final = 1
+_SAVING: Final = 2  # told to leave, writes its checkpoint
+_MOVING: Final = 3  # saves, to go on with another allocation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendSettings:
+    """cold_start_ms: time from a start to `JobStarted`, by kind of job; kinds left out start at once."""
+
+    cold_start_ms: Mapping[JobKind, int] = field(default_factory=dict)
+
+
+class _Run:
+    """One generation of a job on its devices. `progress` is None while the simple case holds: one stretch of work at
+    reference speed from the very beginning, without checkpoints."""
+
+    __slots__ = (
+        "allocation",
+        "cause",
+        "generation",
+        "has_begun",
+        "job",
+        "limit_at_ms",
+        "milli",
+        "outcome",
+        "phase",
+        "progress",
+        "row",
+        "sequence",
+        "since_ms",
+        "target",
+    )
+
+    def __init__(self, row: int, command: Start, milli: int, progress: Progress | None, now_ms: int) -> None:
+        self.row = row
+        self.job = command.job
+        self.generation = command.generation
+        self.allocation = command.allocation
+        self.milli = milli
+        self.progress = progress
+        self.since_ms = now_ms  # when it was given devices; then when it began to run; then when it began to save
+        self.phase = _STARTING
+        self.has_begun = False
+        self.sequence = -1
+        self.limit_at_ms = FOREVER_MS
+        self.outcome = Outcome.COMPLETED
+        self.cause: StopCause | None = None
+        self.target: Allocation | None = None
+
+
+class SimulatedBackend:
+    """jobs: the truth. rows: job id → place in `jobs`. outages: sorted, see `sim.outages`."""
+
+    def __init__(
+        self,
+        jobs: Sequence[TraceJob],
+        rows: Mapping[int, int] | range,
+        cluster: ClusterSpec,
+        recorder: Recorder,
+        *,
+        pace: Pace,
+        outages: Sequence[Outage] = (),
+        settings: BackendSettings | None = None,
+    ) -> None:
+        self._jobs = jobs
+        self._rows = rows
+        self._nodes = cluster.nodes
+        self._recorder = recorder
+        self._pace = pace
+        self._delays = dict((settings or BackendSettings()).cold_start_ms)
+        self._runs: dict[int, _Run] = {}
+        self._asleep: dict[int, _Run] = {}
+        self._progress: dict[int, Progress] = {}
+        self._generations = array("q", [0]) * len(jobs)
+        self._due: list[Event] = []
+        self._heap: list[tuple[int, int, int, _Run]] = []
+        self._sequence = 0
+        self._outages = outages
+        self._outage = 0
+        self._health = Health(cluster) if outages else None
+        self._performers = {
+            Start: self._start,
+            Stop: self._stop,
+            Suspend: self._suspend,
+            Resize: self._move,
+            Migrate: self._move,
+            Cap: self._cap,
+        }
+
+    # --- the port -------------------------------------------------------------------------------------------------
+
+    def perform(self, now_ms: int, command: BackendCommand) -> None:
+        """See `Backend.perform`."""
+        self._performers[type(command)](now_ms, command)  # type: ignore[operator]
+
+    def observe(self, now_ms: int) -> list[Event]:
+        """See `Backend.observe`. All that comes due at `now_ms` is told in one list, outages with their victims."""
+        heap = self._heap
+        while heap and heap[0][0] <= now_ms:
+            _, _, sequence, run = heappop(heap)
+            if run.sequence == sequence:
+                self._come_due(now_ms, run)
+        while self._outage < len(self._outages) and self._outages[self._outage].at_ms <= now_ms:
+            self._break_or_mend(now_ms, self._outages[self._outage])
+            self._outage += 1
+        events = self._due
+        self._due = []
+        return events
+
+    def next_ms(self, now_ms: int) -> int:
+        """When `observe` will have something to tell; FOREVER_MS = never unless commands come."""
+        if self._due:
+            return now_ms
+        heap = self._heap
+        while heap and heap[0][3].sequence != heap[0][2]:
+            heappop(heap)
+        at_ms = heap[0][0] if heap else FOREVER_MS
+        if self._outage < len(self._outages):
+            return min(at_ms, self._outages[self._outage].at_ms)
+        return at_ms
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no job holds devices and nothing is to be told."""
+        return not self._runs and not self._due
+
+    # --- starting and ending --------------------------------------------------------------------------------------
+
+    def _start(self, now_ms: int, command: Start) -> None:
+        row = self._rows[command.job]
+        if command.generation <= self._generations[row]:
+            return
+        if row in self._runs:
+            raise InternalError(f"expected job {command.job} to have left before it starts anew; found {command}")
+        self._generations[row] = command.generation
+        request = self._jobs[row].spec.request
+        milli = len(command.allocation.nodes) * request.devices * request.share_milli
+        run = _Run(row, command, milli, self._progress.get(row) if self._progress else None, now_ms)
+        self._asleep.pop(row, None)
+        self._runs[row] = run
+        self._recorder.took(row, now_ms, milli)
+        if self._health is not None:
+            if not self._health.can_run(command.allocation):
+                self._fail(now_ms, run, StopCause.START_FAILED)
+                return
+            self._health.enter(row, run.allocation)
+        delay_ms = self._delays.get(self._jobs[row].spec.kind, 0) if self._delays else 0
+        if delay_ms and not (run.progress is not None and run.progress.is_in_memory):
+            self._await(run, now_ms + delay_ms, _STARTING, _RANK_START)
+        else:
+            self._begin(now_ms, run)
+
+    def _begin(self, now_ms: int, run: _Run) -> None:
+        """All replicas run."""
+        truth = self._jobs[run.row]
+        spec = truth.spec
+        if run.progress is not None and run.generation > 1:
+            run.progress.waste(run.milli * (now_ms - run.since_ms))
+        run.since_ms = now_ms
+        run.has_begun = True
+        self._recorder.started(run.row, now_ms)
+        self._due.append(JobStarted(now_ms, run.job, run.generation))
+        if spec.limit_ms is not None:
+            run.limit_at_ms = now_ms + spec.limit_ms
+        ppm = self._pace.ppm(truth, run.allocation)
+        if run.progress is None and (ppm != REFERENCE_PPM or spec.checkpoint is not None):
+            run.progress = self._new_progress(run)
+        run.phase = _WORKING
+        end_ms = now_ms + truth.run_ms if run.progress is None else self._work(now_ms, run, ppm)
+        self._await_end(run, end_ms)
+
+    def _new_progress(self, run: _Run) -> Progress:
+        truth = self._jobs[run.row]
+        progress = self._progress[run.row] = Progress(truth.run_ms, truth.spec.checkpoint)
+        return progress
+
+    def _work(self, now_ms: int, run: _Run, ppm: int) -> int:
+        """Begin a stretch of work; returns when the job would end."""
+        progress = self._progress_of(run)
+        checkpoint = self._jobs[run.row].spec.checkpoint
+        must_restart = checkpoint is not None and progress.has_work and not progress.is_in_memory
+        pause_ms = checkpoint.restart_ms if checkpoint is not None and must_restart else 0
+        progress.is_in_memory = False
+        return progress.work(now_ms, ppm=ppm, milli=run.milli, pause_ms=pause_ms)
+
+    def _await_end(self, run: _Run, end_ms: int) -> None:
+        if run.limit_at_ms < end_ms:
+            run.outcome = Outcome.TIMEOUT
+            end_ms = run.limit_at_ms
+        else:
+            run.outcome = self._jobs[run.row].outcome
+        self._sequence = run.sequence = self._sequence + 1
+        heappush(self._heap, (end_ms, _RANK_LEAVE, run.sequence, run))
+
+    def _await(self, run: _Run, at_ms: int, phase: int, rank: int) -> None:
+        run.phase = phase
+        self._sequence = run.sequence = self._sequence + 1
+        heappush(self._heap, (at_ms, rank, run.sequence, run))
+
+    def _come_due(self, now_ms: int, run: _Run) -> None:
+        if run.phase == _WORKING:
+            self._finish(now_ms, run, run.outcome)
+        elif now_ms >= run.limit_at_ms:
+            self._finish(now_ms, run, Outcome.TIMEOUT)
+        elif run.phase == _STARTING:
+            self._begin(now_ms, run)
+        elif run.phase == _SAVING:
+            self._saved(now_ms, run)
+            assert run.cause is not None
+            self._leave(now_ms, run, run.cause)
+        else:
+            self._moved(now_ms, run)
+
+    def _finish(self, now_ms: int, run: _Run, outcome: Outcome) -> None:
+        """The job is over, by itself or by its user."""
+        del self._runs[run.row]
+        run.sequence = -1
+        self._forget_place(run)
+        useful = 0
+        if run.progress is not None:
+            self._close(now_ms, run, run.progress)
+        elif run.phase == _WORKING:
+            useful = run.milli * (now_ms - run.since_ms)
+        self._recorder.finished(run.row, now_ms, outcome, useful)
+        self._due.append(JobFinished(now_ms, run.job, run.generation, outcome))
+
+    def _close(self, now_ms: int, run: _Run, progress: Progress) -> None:
+        """What the job had done counts, however it ended: nobody will do it again."""
+        self._interrupt(now_ms, run, progress)
+        progress.save()
+        self._recorder.worked(run.row, *progress.settle())
+        self._progress.pop(run.row, None)
+
+    def _interrupt(self, now_ms: int, run: _Run, progress: Progress) -> None:
+        """End what the run is at: work, or the writing of a checkpoint, whose time is then wasted."""
+        if run.phase == _WORKING:
+            progress.pause(now_ms)
+        elif run.phase != _STARTING:
+            progress.waste(self._held_milli(run) * (now_ms - run.since_ms))
+        run.since_ms = now_ms
+
+    def _progress_of(self, run: _Run) -> Progress:
+        """The run's progress; in the simple case it is made up now, as if it had been kept from the start."""
+        if run.progress is None:
+            run.progress = self._new_progress(run)
+            if run.phase == _WORKING:
+                run.progress.work(run.since_ms, ppm=REFERENCE_PPM, milli=run.milli, pause_ms=0)
+        return run.progress
+
+    # --- leaving --------------------------------------------------------------------------------------------------
+
+    def _stop(self, now_ms: int, command: Stop) -> None:
+        row = self._rows[command.job]
+        run = self._runs.get(row) or self._asleep.get(row)
+        if run is None or command.generation < run.generation:
+            return
+        if command.cause is None:
+            self._cancel(now_ms, run)
+        elif run.phase != _SAVING and row in self._runs:
+            self._ask_to_leave(now_ms, run, command)
+
+    def _cancel(self, now_ms: int, run: _Run) -> None:
+        if run.row in self._runs:
+            self._finish(now_ms, run, Outcome.CANCELLED)
+            return
+        del self._asleep[run.row]
+        self._close(now_ms, run, self._progress_of(run))
+        self._recorder.withdrawn(run.row, now_ms)
+        self._due.append(JobFinished(now_ms, run.job, run.generation, Outcome.CANCELLED))
+
+    def _ask_to_leave(self, now_ms: int, run: _Run, command: Stop) -> None:
+        assert command.cause is not None
+        progress = self._progress_of(run)
+        if self._is_ending(now_ms, run, progress):
+            return
+        saving_ms = self._saving_ms(now_ms, run, command.grace_ms)
+        self._interrupt(now_ms, run, progress)
+        if saving_ms is None:
+            progress.fall_back()
+            self._leave(now_ms, run, command.cause)
+        else:
+            run.cause = command.cause
+            self._await(run, min(now_ms + saving_ms, run.limit_at_ms), _SAVING, _RANK_LEAVE)
+
+    def _is_ending(self, now_ms: int, run: _Run, progress: Progress) -> bool:
+        """Whether this very moment is the job's own end, which is about to be told. Ends its stretch of work."""
+        if run.phase != _WORKING:
+            return False
+        progress.pause(now_ms)
+        return progress.is_done or now_ms >= run.limit_at_ms
+
+    def _saving_ms(self, now_ms: int, run: _Run, grace_ms: int) -> int | None:
+        """How long the job takes to save all its work when told to leave; None = it does not."""
+        checkpoint = self._jobs[run.row].spec.checkpoint
+        if checkpoint is None or not checkpoint.on_signal or not run.has_begun:
+            return None
+        begun_ms = now_ms - run.since_ms if run.phase == _MOVING else 0
+        needed_ms = checkpoint.cost_ms - begun_ms
+        return needed_ms if needed_ms <= grace_ms else None
+
+    def _saved(self, now_ms: int, run: _Run) -> None:
+        progress = self._progress_of(run)
+        self._interrupt(now_ms, run, progress)
+        progress.save()
+
+    def _held_milli(self, run: _Run) -> int:
+        return run.milli if run.target is None else self._union_milli(run, run.target)
+
+    def _leave(self, now_ms: int, run: _Run, cause: StopCause) -> None:
+        """The job is off its devices and waits again."""
+        del self._runs[run.row]
+        run.sequence = -1
+        self._forget_place(run)
+        saved_ms = 0
+        if run.progress is not None:
+            saved_ms = run.progress.saved_ms
+            self._recorder.worked(run.row, *run.progress.settle())
+        is_preemption = cause is StopCause.PREEMPTED
+        self._recorder.left(run.row, now_ms, was_running=run.has_begun, is_preemption=is_preemption)
+        self._due.append(JobStopped(now_ms, run.job, run.generation, cause, saved_ms))
+
+    def _suspend(self, now_ms: int, command: Suspend) -> None:
+        run = self._runs.get(self._rows[command.job])
+        if run is None or command.generation < run.generation or run.phase == _SAVING:
+            return
+        progress = self._progress_of(run)
+        if self._is_ending(now_ms, run, progress):
+            return
+        self._interrupt(now_ms, run, progress)
+        del self._runs[run.row]
+        run.sequence = -1
+        self._forget_place(run)
+        run.target = None
+        run.phase = _STARTING
+        progress.is_in_memory = progress.is_in_memory or run.has_begun
+        self._asleep[run.row] = run
+        self._recorder.worked(run.row, *progress.settle())
+        self._recorder.left(run.row, now_ms, was_running=run.has_begun, is_preemption=True)
+        self._due.append(JobSuspended(now_ms, run.job, run.generation))
+
+    def _forget_place(self, run: _Run) -> None:
+        if self._health is not None:
+            self._health.leave(run.row, run.allocation)
+            if run.target is not None:
+                self._health.leave(run.row, run.target)
+
+    # --- moving ---------------------------------------------------------------------------------------------------
+
+    def _move(self, now_ms: int, command: Resize | Migrate) -> None:
+        row = self._rows[command.job]
+        run = self._runs.get(row)
+        if run is None or command.generation <= self._generations[row] or run.phase == _SAVING:
+            return
+        progress = self._progress_of(run)
+        if self._is_ending(now_ms, run, progress):
+            return
+        self._interrupt(now_ms, run, progress)
+        self._generations[row] = run.generation = command.generation
+        checkpoint = self._jobs[row].spec.checkpoint
+        if checkpoint is None and isinstance(command, Migrate):
+            progress.fall_back()
+        self._hold_both(now_ms, run, command.allocation)
+        cost_ms = checkpoint.cost_ms if checkpoint is not None and run.has_begun else 0
+        self._await(run, min(now_ms + cost_ms, run.limit_at_ms), _MOVING, _RANK_LEAVE)
+
+    def _hold_both(self, now_ms: int, run: _Run, target: Allocation) -> None:
+        self._forget_place(run)
+        run.target = target
+        self._recorder.holds(run.row, now_ms, self._union_milli(run, target))
+        if self._health is not None:
+            self._health.enter(run.row, run.allocation)
+            self._health.enter(run.row, target)
+
+    def _union_milli(self, run: _Run, target: Allocation) -> int:
+        """Thousandths held while a job moves: of each device the larger of what it had and what it gets."""
+        request = self._jobs[run.row].spec.request
+        size = int(max(run.allocation.devices.max(initial=0), target.devices.max(initial=0))) + 1
+        counts = np.maximum(
+            np.bincount(run.allocation.devices, minlength=size), np.bincount(target.devices, minlength=size)
+        )
+        return int(counts.sum()) * request.share_milli
+
+    def _moved(self, now_ms: int, run: _Run) -> None:
+        assert run.target is not None
+        truth = self._jobs[run.row]
+        if truth.spec.checkpoint is not None and run.has_begun:
+            self._saved(now_ms, run)
+        self._forget_place(run)
+        run.allocation, run.target = run.target, None
+        if self._health is not None:
+            self._health.enter(run.row, run.allocation)
+        run.milli = run.allocation.replicas * truth.spec.request.device_milli
+        self._recorder.holds(run.row, now_ms, run.milli)
+        self._due.append(JobResized(now_ms, run.job, run.generation))
+        if run.has_begun:
+            run.phase = _WORKING
+            self._await_end(run, self._work(now_ms, run, self._pace.ppm(truth, run.allocation)))
+        else:
+            self._begin(now_ms, run)
+
+    def _cap(self, now_ms: int, command: Cap) -> None:
+        """Power caps do not change the speed of simulated devices."""
+
+    # --- failures -------------------------------------------------------------------------------------------------
+
+    def _break_or_mend(self, now_ms: int, outage: Outage) -> None:
+        assert self._health is not None
+        name = self._nodes[outage.node].name
+        if outage.device is None:
+            self._due.append(NodeDown(now_ms, name) if outage.is_down else NodeUp(now_ms, name))
+        else:
+            change = DeviceDown if outage.is_down else DeviceUp
+            self._due.append(change(now_ms, name, outage.device))
+        self._recorder.capacity(now_ms, self._health.note(outage) * MILLI)
+        if outage.is_down:
+            if outage.device is None:
+                self._lose_memory(outage.node)
+            cause = StopCause.NODE_FAILED if outage.device is None else StopCause.DEVICE_FAILED
+            for run in self._victims(outage):
+                self._fail(now_ms, run, cause)
+
+    def _lose_memory(self, node: int) -> None:
+        for run in self._asleep.values():
+            if node in run.allocation.nodes:
+                self._progress_of(run).fall_back()
+
+    def _victims(self, outage: Outage) -> list[_Run]:
+        """The runs that an outage hits, by job id."""
+        assert self._health is not None
+        runs = [self._runs[row] for row in self._health.rows_on(outage.node)]
+        if outage.device is not None:
+            device = self._health.device_index(outage.node, outage.device)
+            runs = [run for run in runs if _holds_device(run, device)]
+        return sorted(runs, key=lambda run: run.job)
+
+    def _fail(self, now_ms: int, run: _Run, cause: StopCause) -> None:
+        progress = self._progress_of(run)
+        self._interrupt(now_ms, run, progress)
+        progress.fall_back()
+        self._leave(now_ms, run, cause)
+
+
+def _holds_device(run: _Run, device: int) -> bool:
+    return device in run.allocation.devices or (run.target is not None and device in run.target.devices)
+
+
+def job_rows(jobs: Sequence[TraceJob]) -> Mapping[int, int] | range:
+    """Job id → place in the workload. Where ids are 1..n, the range −1..n−1 says it without a table."""
+    if all(job.spec.id == place for place, job in enumerate(jobs, start=1)):
+        return range(-1, len(jobs))
+    return {job.spec.id: row for row, job in enumerate(jobs)}
