@@ -51,7 +51,7 @@ def _interpolate(curve: Curve, size_bytes: int) -> float:
         return curve[-1][1] * size_bytes / curve[-1][0]
     (low, low_s), (high, high_s) = curve[position - 1], curve[position]
     share = math.log(size_bytes / low) / math.log(high / low)
-    return low_s * (high_s / low_s) ** share
+    return low_s * math.pow(high_s / low_s, share)
 
 
 def read_collective_costs(folder: str | Path) -> CollectiveCosts:
