@@ -211,6 +211,17 @@ def judge(
     return judge_spread(box, widest, at_nodes)
 
 
+@compiled
+def clear_ledger(by_node: np.ndarray, by_device: np.ndarray, at_nodes: np.ndarray, at_devices: np.ndarray) -> None:
+    """Forget what an allocation took. An index outside of the ledger was never written."""
+    for node in at_nodes:
+        if 0 <= node < by_node.shape[1]:
+            by_node[:, node] = 0
+    for device in at_devices:
+        if 0 <= device < by_device.shape[1]:
+            by_device[:, device] = 0
+
+
 class Checker:
     """Judges plans for one state box. `check_plan` returns notes; a plan with any is refused."""
 
@@ -239,8 +250,7 @@ class Checker:
     def _clear(self, moves: tuple[Move, ...]) -> None:
         for move in moves:
             if isinstance(move, Start | Resize | Migrate | Reserve):
-                self.by_node[:, _inside(move.allocation.nodes, self.by_node)] = 0
-                self.by_device[:, _inside(move.allocation.devices, self.by_device)] = 0
+                clear_ledger(self.by_node, self.by_device, move.allocation.nodes, move.allocation.devices)
 
     def _check_move(self, move: Move, moved: set[int]) -> str:
         if isinstance(move, Cap):
@@ -331,9 +341,3 @@ class Checker:
         if not new:
             return ""
         return self._judge(record, Allocation(move.allocation.nodes[new], first[new].reshape(-1)), kept=False)
-
-
-def _inside(indices: NDArray[np.int64], ledger: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The indices that the ledger has."""
-    inside: NDArray[np.int64] = indices[(indices >= 0) & (indices < ledger.shape[1])]
-    return inside

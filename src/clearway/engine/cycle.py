@@ -265,19 +265,18 @@ class Planner:
     def _begin_scan(self, *, is_whole: bool) -> None:
         state = self.state
         self.settings[SET_NOW] = state.now_ms
-        self.settings[SET_HEADROOM] = self._headroom_milli()
+        if state.policy.headroom.enabled:
+            self.settings[SET_HEADROOM] = self._headroom_milli()
         classes = state.box.classes.shape[1]
         if self.memo.shape[1] < classes:
             self.memo = np.full((MEMO, classes), 1 << 60, dtype=np.int64)
-        self.progress[:] = 0
+        self.progress.fill(0)
         if not is_whole:
             self.progress[AT_LOOKED] = 1
 
     def _headroom_milli(self) -> int:
         """Step 9: devices held back for services, tasks and interactive jobs."""
         headroom, state = self.state.policy.headroom, self.state
-        if not headroom.enabled:
-            return 0
         forecast = state.forecast_devices if state.forecast_until_ms > state.now_ms else 0
         return 1000 * max(headroom.devices_min, forecast)
 
@@ -319,14 +318,12 @@ class Planner:
     def _make_starts(self, started: int) -> list[Move]:
         """The scan's outputs as moves."""
         moves: list[Move] = []
-        by_row = self.state.by_row
-        for index in range(started):
-            row, _, node, device, replicas = self.out[:, index].tolist()
+        by_row, out_nodes, out_devices = self.state.by_row, self.out_nodes, self.out_devices
+        for row, _, node, device, replicas in self.out[:, :started].T.tolist():
             record = by_row[row]
-            devices = replicas * record.spec.request.devices
-            nodes_named = self.out_nodes[node : node + replicas].copy()
-            devices_named = self.out_devices[device : device + devices].copy()
-            moves.append(Start(record.spec.id, record.generation + 1, Allocation(nodes_named, devices_named)))
+            end = device + replicas * record.spec.request.devices
+            allocation = Allocation(out_nodes[node : node + replicas].copy(), out_devices[device:end].copy())
+            moves.append(Start(record.spec.id, record.generation + 1, allocation))
         return moves
 
 

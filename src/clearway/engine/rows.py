@@ -3,9 +3,35 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from clearway.engine.compiled import compiled
 from clearway.engine.tables import (
+    JOB_CHECKPOINT_MS,
+    JOB_CLASS,
     JOB_COLUMNS,
+    JOB_DEADLINE_MS,
+    JOB_END_MS,
+    JOB_ID,
+    JOB_KIND,
+    JOB_LIMIT_MS,
+    JOB_MILLI,
+    JOB_ORACLE_MS,
     JOB_PHASE,
+    JOB_PLANNED_MS,
+    JOB_PREEMPTIBLE,
+    JOB_PREFERRED,
+    JOB_PRIORITY,
+    JOB_QUEUE,
+    JOB_QUEUE_PRIORITY,
+    JOB_REASON,
+    JOB_REPLICAS,
+    JOB_REPLICAS_MAX,
+    JOB_REPLICAS_MIN,
+    JOB_RESTART_MS,
+    JOB_START_MS,
+    JOB_SUBMIT_MS,
+    JOB_TENANT,
+    JOB_WAIT_SINCE_MS,
+    JOB_WIDEST,
     LEVELS,
     NONE,
     PHASE_FREE,
@@ -25,6 +51,72 @@ LEVEL_NUMBERS = {level: LEVELS.index(level.value) for level in DomainLevel}
 def or_forever(value: int | None) -> int:
     """A time or limit, with FOREVER_MS for none."""
     return FOREVER_MS if value is None else value
+
+
+@compiled
+def write_request(
+    table: Table, row: int, job: int, cls: int, replicas: int, replicas_min: int, replicas_max: int, milli: int
+) -> None:
+    """Clear the row, then write what is asked. (Compiled because a call with numbers costs less than NumPy stores.)"""
+    table[:, row] = 0
+    table[JOB_ID, row] = job
+    table[JOB_CLASS, row] = cls
+    table[JOB_REPLICAS, row] = replicas
+    table[JOB_REPLICAS_MIN, row] = replicas_min
+    table[JOB_REPLICAS_MAX, row] = replicas_max
+    table[JOB_MILLI, row] = milli
+
+
+@compiled
+def write_place(
+    table: Table,
+    row: int,
+    priority: int,
+    queue: int,
+    tenant: int,
+    queue_priority: int,
+    widest: int,
+    preferred: int,
+    kind: int,
+    preemptible: bool,
+) -> None:
+    """Write whose the job is, and how close its replicas must be."""
+    table[JOB_PRIORITY, row] = priority
+    table[JOB_QUEUE, row] = queue
+    table[JOB_TENANT, row] = tenant
+    table[JOB_QUEUE_PRIORITY, row] = queue_priority
+    table[JOB_WIDEST, row] = widest
+    table[JOB_PREFERRED, row] = preferred
+    table[JOB_KIND, row] = kind
+    table[JOB_PREEMPTIBLE, row] = preemptible
+
+
+@compiled
+def write_times(
+    table: Table,
+    row: int,
+    at_ms: int,
+    planned_ms: int,
+    limit_ms: int,
+    deadline_ms: int,
+    oracle_ms: int,
+    checkpoint_ms: int,
+    restart_ms: int,
+    reason: int,
+) -> None:
+    """Write the times of a job that is accepted at `at_ms` and waits for `reason`."""
+    table[JOB_SUBMIT_MS, row] = at_ms
+    table[JOB_WAIT_SINCE_MS, row] = at_ms
+    table[JOB_PLANNED_MS, row] = planned_ms
+    table[JOB_LIMIT_MS, row] = limit_ms
+    table[JOB_DEADLINE_MS, row] = deadline_ms
+    table[JOB_ORACLE_MS, row] = oracle_ms
+    table[JOB_CHECKPOINT_MS, row] = checkpoint_ms
+    table[JOB_RESTART_MS, row] = restart_ms
+    table[JOB_REASON, row] = reason
+    table[JOB_PHASE, row] = PHASE_PENDING
+    table[JOB_START_MS, row] = NONE
+    table[JOB_END_MS, row] = NONE
 
 
 class JobRows:
@@ -56,40 +148,31 @@ class JobRows:
         request = spec.request
         checkpoint = spec.checkpoint
         network = spec.network
-        self.table[:, row] = (
-            spec.id,
-            numbers[0],
-            spec.replicas,
-            spec.replicas_min,
-            spec.replicas_max,
-            spec.replicas * request.devices * request.share_milli,
+        milli = spec.replicas * request.devices * request.share_milli
+        write_request(self.table, row, spec.id, numbers[0], spec.replicas, spec.replicas_min, spec.replicas_max, milli)
+        write_place(
+            self.table,
+            row,
             spec.priority,
             numbers[1],
             numbers[2],
+            numbers[3],
+            LEVEL_NUMBERS[network.widest],
+            LEVEL_NUMBERS[network.preferred],
+            KIND_NUMBERS[spec.kind],
+            spec.preemptible,
+        )
+        write_times(
+            self.table,
+            row,
             at_ms,
             planned_ms,
             or_forever(spec.limit_ms),
-            PHASE_PENDING,
-            reason,
-            NONE,
-            NONE,
-            0,
-            LEVEL_NUMBERS[network.widest],
-            LEVEL_NUMBERS[network.preferred],
-            0,
-            0,
-            0,
-            spec.preemptible,
-            0,
             or_forever(spec.deadline_ms),
-            KIND_NUMBERS[spec.kind],
+            NONE if spec.oracle_ms is None else spec.oracle_ms,
             0 if checkpoint is None else checkpoint.interval_ms,
             0 if checkpoint is None else checkpoint.restart_ms,
-            0,
-            numbers[3],
-            NONE if spec.oracle_ms is None else spec.oracle_ms,
-            at_ms,
-            0,
+            reason,
         )
 
     def give_back(self, row: int) -> None:

@@ -126,7 +126,9 @@ def reclaimable(state: ClusterState, rows: IntArray, row: int) -> NDArray[np.boo
 
 
 def find_victims(state: ClusterState, row: int) -> list[Victim]:
-    """Candidates for making room for the waiting job, mildest and cheapest first, at most CANDIDATES_MAX.
+    """Candidates for making room for the waiting job, mildest and cheapest first, of equals the youngest.
+
+    At most CANDIDATES_MAX.
 
     Jobs that rank behind may be evicted. Others of no higher priority may only shrink or move, which loses nothing
     but time.
@@ -150,7 +152,7 @@ def find_victims(state: ClusterState, row: int) -> list[Victim]:
         if victim is not None:
             rank = (int(victim.way is Way.EVICT), *(theirs if victim.way is Way.EVICT else (0, 0)))
             found.append(((*rank, victim.cost_device_ms * 1000 // int(milli[index])), victim))
-    found.sort(key=lambda pair: (*pair[0], pair[1].record.spec.id))
+    found.sort(key=lambda pair: (*pair[0], -pair[1].record.spec.id))
     return [victim for _, victim in found[:CANDIDATES_MAX]]
 
 
