@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from clearway.engine.box import META_LINKS_LEFT, META_RESERVATIONS, META_RUNNING, RES_JOB, RES_START
 from clearway.engine.claims import is_claim_ready
+from clearway.engine.dominant import rows_in_turn
 from clearway.engine.gang import WEIGHTS
 from clearway.engine.improve import improve_plan, touches_running
 from clearway.engine.lifecycle import HOLDING
@@ -222,6 +223,8 @@ class Planner:
         state = self.state
         if state.capacity_grew or state.order_shrank or self.was_cut or self._reservation_is_due():
             return False
+        if state.policy.fair_share.dominant:
+            return False
         if state.policy.backfill.bypass_max < state.policy.scan_max:
             return False
         if self.is_strict_stop:
@@ -248,7 +251,8 @@ class Planner:
         state = self.state
         if fresh is not None and (self.is_strict_stop or len(fresh) == 0):
             return 0
-        order, count = (state.order.rows, state.order.count) if fresh is None else (fresh, len(fresh))
+        order = rows_in_turn(state) if fresh is None else fresh
+        count = len(order)
         self._begin_scan(is_whole=fresh is None)
         state.capacity_grew = state.order_shrank = False
         self._scan_with_room(order, count)

@@ -2,12 +2,16 @@
 
 from clearway.engine.check import Checker
 from clearway.engine.cycle import Planner
+from clearway.engine.explain import explain
 from clearway.engine.policy import Policy, RunTimes
 from clearway.engine.state import ClusterState
+from clearway.engine.stranded import stranded_entry
+from clearway.engine.tables import JOB_CLASS
 from clearway.model.commands import Command, WakeAt
 from clearway.model.errors import InternalError
 from clearway.model.events import Event, PlanAccepted
-from clearway.model.plan import Plan, Reserve
+from clearway.model.ids import JobId
+from clearway.model.plan import Explanation, Plan, Reserve
 
 
 class Kernel:
@@ -46,9 +50,20 @@ class Kernel:
         self._wake_ms = plan.wake_ms
         return tuple(commands)
 
+    def explain(self, job: JobId) -> Explanation:
+        """All the reasons why a job waits, worked out now. Raises InputError when no live job has this id."""
+        return explain(self.state, job)
+
     def stranded_milli(self) -> int:
-        """Free device milli that the first waiting job cannot use where they are; 0 when nothing waits."""
+        """Free device thousandths that the job first in the order cannot use where they are; 0 when nothing waits.
+
+        That is: what is free on usable nodes, whole devices and remainders of shared ones, less what replicas of that
+        job would take if they were put wherever one fits, as many as fit. Reservations and quotas do not count; a job
+        that waits for CPUs, for one domain or for its quota strands only what no replica of it could use.
+        """
         state = self.state
         if state.order.count == 0:
             return 0
-        return 1000 * int(state.inventory.totals[-1])
+        row = int(state.order.rows[0])
+        cls = int(state.rows.table[JOB_CLASS, row])
+        return int(stranded_entry(cls, *state.box))

@@ -125,6 +125,30 @@ class Rejection:
     helped_by: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why a job waits: every reason, the most important first; none when it does not wait.
+
+    fix: the cheapest change that would let it start, in words; "" = it can only wait. start_ms: when it is planned to
+    start if the jobs that run end when they are expected to; None = no time is set aside for it.
+    """
+
+    job: JobId
+    reasons: tuple[Rejection, ...] = ()
+    fix: str = ""
+    start_ms: int | None = None
+
+    @property
+    def blockers(self) -> tuple[JobId, ...]:
+        """Jobs in the way for any of the reasons, the most important first."""
+        return tuple(dict.fromkeys(job for reason in self.reasons for job in reason.blockers))
+
+    @property
+    def helped_by(self) -> tuple[str, ...]:
+        """Names of event classes after which it is worth looking again."""
+        return tuple(dict.fromkeys(event for reason in self.reasons for event in reason.helped_by))
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """parent: the version of the state that it was made for; a plan for another version is refused.

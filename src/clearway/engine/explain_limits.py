@@ -1,0 +1,234 @@
+"""Why a job may not start whatever is free: what its user asked, limits of queues, quotas of tenants, headroom."""
+
+from clearway.engine.cycle import PROTECTED_KINDS
+from clearway.engine.explain_room import DEVICES_GIVEN_BACK, Finding, make_finding
+from clearway.engine.lifecycle import HOLDING, WAITING
+from clearway.engine.quota import UNLIMITED, borrowed_milli, tenant_available
+from clearway.engine.records import JobRecord
+from clearway.engine.scene import Need, Scene
+from clearway.engine.state import ClusterState
+from clearway.engine.tables import (
+    JOB_QUEUE,
+    JOB_TENANT,
+    NONE,
+    POOL_NODE,
+    QUEUE_DEVICES_MAX,
+    QUEUE_JOB_MAX,
+    QUEUE_RUNNING,
+    QUEUE_RUNNING_MAX,
+    QUEUE_USED,
+    TENANT_BORROW_MAX,
+    TENANT_HAS_QUOTA,
+    TENANT_NOMINAL,
+    TENANT_PARENT,
+    TENANT_USED,
+)
+from clearway.engine.words import devices_in_words, jobs_in_words, number_in_words, time_in_words
+from clearway.model.events import DemandForecast, JobFinished, JobReleased, JobStarted, QueueSet, TenantSet, TimerFired
+from clearway.model.ids import JobId
+from clearway.model.jobs import Dependency, DependencyKind, Outcome
+from clearway.model.plan import ReasonCode
+from clearway.model.units import MILLI
+
+# --- what its user asked ------------------------------------------------------------------------------------------
+
+
+def find_blocks(state: ClusterState, record: JobRecord) -> list[Finding]:
+    """Holds, dependencies, begin time and the limit of its array: all of them, not only the first."""
+    spec = record.spec
+    found = []
+    if record.held:
+        fix = f"release job {spec.id}"
+        found.append(make_finding(ReasonCode.HELD, "its user holds it", fix=fix, helped_by=(JobReleased.__name__,)))
+    for dependency in spec.dependencies:
+        finding = _find_dependency(state, record, dependency)
+        if finding is not None:
+            found.append(finding)
+    if spec.not_before_ms is not None and state.now_ms < spec.not_before_ms:
+        text = f"is not to begin before {time_in_words(spec.not_before_ms - state.now_ms)} from now"
+        found.append(make_finding(ReasonCode.BEGIN_TIME, text, helped_by=(TimerFired.__name__,)))
+    if record.phase not in WAITING:
+        found.extend(_find_array_limit(state, record))
+    return found
+
+
+def _find_dependency(state: ClusterState, record: JobRecord, dependency: Dependency) -> Finding | None:
+    """Why a dependency is not satisfied, None when it is."""
+    kind, job = dependency.kind, dependency.job
+    if job is None:
+        return _find_singleton(state, record)
+    outcome = state.dependencies.outcomes.get(job)
+    if outcome is None and job in state.jobs:
+        if kind is DependencyKind.AFTER and state.jobs[job].generation > 0:
+            return None
+        event = JobStarted if kind is DependencyKind.AFTER else JobFinished
+        text = f"waits for job {job} ({kind.value})"
+        return make_finding(ReasonCode.DEPENDENCY, text, blockers=(job,), helped_by=(event.__name__,))
+    if outcome is None:
+        text = f"waits for job {job} ({kind.value}), which is not known: it was never accepted, or ended long ago"
+        return make_finding(ReasonCode.DEPENDENCY, text, fix=_without_dependency(job))
+    is_any = kind in (DependencyKind.AFTER, DependencyKind.AFTER_ANY)
+    if is_any or (outcome is Outcome.COMPLETED) != (kind is DependencyKind.AFTER_NOT_OK):
+        return None
+    text = f"job {job} ended {outcome.value}, so {kind.value} can never be satisfied"
+    return make_finding(ReasonCode.DEPENDENCY_NEVER, text, fix=_without_dependency(job))
+
+
+def _without_dependency(job: JobId) -> str:
+    return f"submit it again without the dependency on job {job}"
+
+
+def _find_singleton(state: ClusterState, record: JobRecord) -> Finding | None:
+    spec = record.spec
+    earlier = [
+        other.spec.id
+        for other in state.jobs.values()
+        if (other.spec.user, other.spec.name) == (spec.user, spec.name)
+        and other.spec.id < spec.id
+        and any(dependency.job is None for dependency in other.spec.dependencies)
+    ]
+    if not earlier:
+        return None
+    text = f"waits for {jobs_in_words(earlier[:1])} of the same name and user (singleton)"
+    return make_finding(ReasonCode.DEPENDENCY, text, blockers=tuple(earlier), helped_by=(JobFinished.__name__,))
+
+
+def _find_array_limit(state: ClusterState, record: JobRecord) -> list[Finding]:
+    array = record.spec.array
+    if array is None or array.parallel_max == 0:
+        return []
+    active = tuple(
+        other.spec.id
+        for other in state.jobs.values()
+        if other.spec.array is not None
+        and other.spec.array.array == array.array
+        and other is not record
+        and (other.phase in HOLDING or other.phase in WAITING)
+    )
+    if len(active) < array.parallel_max:
+        return []
+    text = f"array {array.array} runs at most {array.parallel_max} tasks at once"
+    return [make_finding(ReasonCode.ARRAY_LIMIT, text, blockers=active, helped_by=(JobFinished.__name__,))]
+
+
+# --- limits of queues and tenants ---------------------------------------------------------------------------------
+
+
+def find_limits(scene: Scene, record: JobRecord, need: Need) -> list[Finding]:
+    """Limits of its queue, quota of its tenant, and headroom."""
+    state = scene.state
+    found = [*_find_queue_limits(state, record, need), *_find_quota(state, record, need)]
+    return [*found, *_find_headroom(scene, record, need)]
+
+
+def _find_queue_limits(state: ClusterState, record: JobRecord, need: Need) -> list[Finding]:
+    queue = int(state.rows.table[JOB_QUEUE, record.row])
+    limits = state.accounts.queues[:, queue].tolist()
+    name = f"queue {record.spec.queue}"
+    if need.milli > limits[QUEUE_JOB_MAX]:
+        text = f"{name} takes jobs of at most {devices_in_words(limits[QUEUE_JOB_MAX])}; it asks for "
+        fix = f"ask for at most {devices_in_words(limits[QUEUE_JOB_MAX])}, or choose another queue"
+        text += number_in_words(need.milli)
+        return [make_finding(ReasonCode.QUEUE_JOB_LIMIT, text, fix=fix, helped_by=(QueueSet.__name__,))]
+    left = limits[QUEUE_DEVICES_MAX] - limits[QUEUE_USED]
+    if need.milli > left:
+        text = f"jobs of {name} hold {number_in_words(limits[QUEUE_USED])} of at most "
+        text += f"{devices_in_words(limits[QUEUE_DEVICES_MAX])}; it asks for {number_in_words(need.milli)} more"
+    elif limits[QUEUE_RUNNING] >= limits[QUEUE_RUNNING_MAX]:
+        text = f"{name} runs at most {limits[QUEUE_RUNNING_MAX]} jobs at once"
+    else:
+        return []
+    finding = make_finding(
+        ReasonCode.QUEUE_LIMIT,
+        text,
+        needed_milli=need.milli,
+        available_milli=max(left, 0) if limits[QUEUE_DEVICES_MAX] < UNLIMITED else 0,
+        blockers=_holders(state, JOB_QUEUE, {queue}),
+        helped_by=(*DEVICES_GIVEN_BACK, QueueSet.__name__),
+    )
+    return [finding]
+
+
+def _holders(state: ClusterState, column: int, rows: set[int]) -> tuple[JobId, ...]:
+    """Jobs that hold devices and have one of `rows` in a column, those that end first at the front."""
+    table = state.rows.table
+    return tuple(state.by_row[row].spec.id for row in state.holding_rows().tolist() if int(table[column, row]) in rows)
+
+
+def _find_quota(state: ClusterState, record: JobRecord, need: Need) -> list[Finding]:
+    tenants = state.accounts.tenants
+    row = int(state.rows.table[JOB_TENANT, record.row])
+    available = tenant_available(tenants, row)
+    if available >= need.milli:
+        return []
+    # The tenant furthest up that has too little is the cause; those below only feel it.
+    while (
+        tenants[TENANT_PARENT, row] != NONE and tenant_available(tenants, int(tenants[TENANT_PARENT, row])) < need.milli
+    ):
+        row = int(tenants[TENANT_PARENT, row])
+    fix = f"ask for at most {devices_in_words(available)}" if available > 0 else ""
+    finding = make_finding(
+        ReasonCode.QUOTA,
+        f"{_quota_in_words(state, row)}; it asks for {number_in_words(need.milli)} more",
+        fix=fix,
+        needed_milli=need.milli,
+        available_milli=available,
+        blockers=_holders(state, JOB_TENANT, _rows_below(state, row)),
+        helped_by=(*DEVICES_GIVEN_BACK, TenantSet.__name__),
+    )
+    return [finding]
+
+
+def _quota_in_words(state: ClusterState, row: int) -> str:
+    column = state.accounts.tenants[:, row].tolist()
+    used = number_in_words(column[TENANT_USED])
+    name = f"tenant {state.accounts.tenant_specs[row].name}"
+    if not column[TENANT_HAS_QUOTA]:
+        return f"{name} has no quota of its own and holds {used}; the rest of the cluster is promised to others"
+    borrowed = borrowed_milli(state.accounts.tenants, row)
+    text = f"quota of {name}: {used} held of {number_in_words(column[TENANT_NOMINAL])}"
+    limit = column[TENANT_BORROW_MAX]
+    if limit >= UNLIMITED:
+        return f"{text}, borrows {number_in_words(borrowed)}, and nobody lends more"
+    return f"{text}, borrows {number_in_words(borrowed)} of at most {number_in_words(limit)}"
+
+
+def _rows_below(state: ClusterState, row: int) -> set[int]:
+    """The tenant and all below it; parents come before their children."""
+    below = {row}
+    for other in range(row + 1, state.accounts.tenant_count):
+        if int(state.accounts.tenants[TENANT_PARENT, other]) in below:
+            below.add(other)
+    return below
+
+
+def headroom_milli(state: ClusterState) -> int:
+    """Thousandths that the policy keeps free for services, tasks and interactive jobs now."""
+    headroom = state.policy.headroom
+    if not headroom.enabled:
+        return 0
+    forecast = state.forecast_devices if state.forecast_until_ms > state.now_ms else 0
+    return MILLI * max(headroom.devices_min, forecast)
+
+
+def _find_headroom(scene: Scene, record: JobRecord, need: Need) -> list[Finding]:
+    state = scene.state
+    kept = headroom_milli(state)
+    if kept == 0 or need.milli == 0 or record.spec.kind in PROTECTED_KINDS:
+        return []
+    is_usable = scene.is_usable[scene.pools[POOL_NODE][scene.device_pool]]
+    whole_free = MILLI * int((is_usable & (scene.share == MILLI)).sum())
+    if not need.milli <= whole_free < need.milli + kept:
+        return []
+    text = f"{number_in_words(whole_free)} devices are free, but {number_in_words(kept)} are kept for services, tasks "
+    text += "and interactive jobs"
+    spare = max(whole_free - kept, 0)
+    finding = make_finding(
+        ReasonCode.HEADROOM,
+        text,
+        fix=f"ask for at most {devices_in_words(spare)}" if spare >= MILLI else "",
+        needed_milli=need.milli,
+        available_milli=spare,
+        helped_by=(*DEVICES_GIVEN_BACK, DemandForecast.__name__),
+    )
+    return [finding]

@@ -1,0 +1,383 @@
+"""Why a job has no room: nothing would ever hold it, what would is down, or what would is in use, and how.
+
+Each question is a what-if of `scene`: the job fits if this one thing were otherwise, so this one thing is a reason.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from clearway.engine.box import META_RUNNING, RUNNING_ROW
+from clearway.engine.lifecycle import HOLDING
+from clearway.engine.scene import (
+    Need,
+    Scene,
+    empty_scene,
+    fits,
+    free_milli_by_node,
+    room_by_node,
+    room_in_domain,
+    scene_without_claims,
+    scene_without_jobs,
+    suits_pools,
+)
+from clearway.engine.state import ClusterState
+from clearway.engine.tables import JOB_END_MS, LEVEL_SITE, LEVELS, NONE, PHASE_STOPPING, POOL_NODE
+from clearway.engine.words import (
+    count_in_words,
+    devices_in_words,
+    jobs_in_words,
+    list_in_words,
+    memory_in_words,
+    number_in_words,
+    time_in_words,
+)
+from clearway.model.events import DeviceUp, JobFinished, JobResized, JobStopped, JobSuspended, NodeAdded, NodeUp
+from clearway.model.ids import JobId
+from clearway.model.plan import ReasonCode, Rejection
+from clearway.model.units import FOREVER_MS, MILLI
+
+BLOCKERS_MAX: Final = 8
+"""Blocking jobs named in one reason: as many as a person reads; the rest is a number."""
+NAMES_MAX: Final = 4
+"""Nodes or models named in one sentence."""
+
+DEVICES_GIVEN_BACK: Final = (JobFinished.__name__, JobStopped.__name__, JobSuspended.__name__, JobResized.__name__)
+"""Events after which devices may be free."""
+DEVICES_COME_UP: Final = (NodeUp.__name__, DeviceUp.__name__, NodeAdded.__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One reason, and what would put it out of the way at the least cost; "" = only waiting does."""
+
+    reason: Rejection
+    fix: str = ""
+
+
+def make_finding(
+    code: ReasonCode,
+    text: str,
+    *,
+    fix: str = "",
+    needed_milli: int = 0,
+    available_milli: int = 0,
+    blockers: tuple[JobId, ...] = (),
+    helped_by: tuple[str, ...] = (),
+) -> Finding:
+    """A finding whose message begins with the token of its code."""
+    reason = Rejection(
+        code,
+        f"{code.value}: {text}",
+        needed_milli=needed_milli,
+        available_milli=available_milli,
+        blockers=blockers[:BLOCKERS_MAX],
+        helped_by=helped_by,
+    )
+    return Finding(reason=reason, fix=fix)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constraint:
+    """Something that a job asks beyond devices, and the same need without it."""
+
+    code: ReasonCode
+    text: str
+    without: str
+    need: Need
+
+
+def constraints_of(state: ClusterState, need: Need) -> list[Constraint]:
+    """All that the need could drop, one thing at a time."""
+    found = []
+
+    def add(code: ReasonCode, text: str, without: str, changed: Need) -> None:
+        found.append(Constraint(code=code, text=text, without=without, need=changed))
+
+    if need.models != NONE and need.devices > 0:
+        text = f"needs {models_in_words(state, need)}"
+        add(ReasonCode.DEVICE_MODEL, text, "on any device model", replace(need, models=NONE))
+    if need.device_memory > 0 and need.devices > 0:
+        text = f"needs {memory_in_words(need.device_memory)} on each device"
+        add(ReasonCode.RESOURCES, text, "with less memory per device", replace(need, device_memory=0))
+    if need.labels > 0:
+        text = f"needs nodes with {labels_in_words(state, need)}"
+        add(ReasonCode.RESOURCES, text, "on nodes without these labels", replace(need, labels=0))
+    if need.cpu > 0:
+        text = f"needs {number_in_words(need.cpu)} CPUs beside the devices of each replica"
+        add(ReasonCode.RESOURCES, text, "with fewer CPUs per replica", replace(need, cpu=0))
+    if need.memory > 0:
+        text = f"needs {memory_in_words(need.memory)} of memory for each replica"
+        add(ReasonCode.RESOURCES, text, "with less memory per replica", replace(need, memory=0))
+    if need.is_exclusive:
+        text = "needs nodes of its own"
+        add(ReasonCode.RESOURCES, text, "beside other jobs", replace(need, is_exclusive=False))
+    if need.widest < LEVEL_SITE and need.replicas > 1:
+        text = f"needs all {need.replicas} replicas in one {LEVELS[need.widest]}"
+        add(ReasonCode.TOPOLOGY, text, "over a wider domain", replace(need, widest=LEVEL_SITE))
+    return found
+
+
+def models_in_words(state: ClusterState, need: Need) -> str:
+    """The allowed device models: `H100 or A100`."""
+    names = [name for number, name in enumerate(state.inventory.models.names) if need.models >> number & 1]
+    return list_in_words(names, joined_by="or")
+
+
+def labels_in_words(state: ClusterState, need: Need) -> str:
+    """The labels asked for: `fabric=infiniband`."""
+    wanted = next(labels for labels, row in state.inventory.eligibility.requirements.items() if row == need.labels)
+    return list_in_words([f"{key}={value}" for key, value in wanted])
+
+
+def gang_in_words(need: Need) -> str:
+    """What the whole job asks for: `2 replicas of 8 devices`."""
+    each = devices_in_words(need.devices * need.share) if need.devices else "no device"
+    return each if need.replicas == 1 else f"{need.replicas} replicas of {each}"
+
+
+# --- whatever runs ------------------------------------------------------------------------------------------------
+
+
+def find_never(state: ClusterState, need: Need) -> Finding | None:
+    """The job fits nowhere even when nothing runs and nothing is down."""
+    scene = empty_scene(state, with_failed=True)
+    if fits(scene, need):
+        return None
+    for constraint in constraints_of(state, need):
+        if fits(scene, constraint.need):
+            text = f"{constraint.text}; that is more than the whole cluster has{_most_there(scene, need, constraint)}"
+            break
+    else:
+        most = int(free_milli_by_node(scene, need).max(initial=0))
+        text = f"asks for {gang_in_words(need)}; the cluster has {devices_in_words(int(scene.share.sum()))}"
+        text += f", at most {number_in_words(most)} on one node"
+    fix = smaller_request(scene, need, "could start when they are free")
+    return make_finding(
+        ReasonCode.NEVER_FITS,
+        text,
+        fix=fix or "cancel it and ask for what the cluster has",
+        needed_milli=need.milli,
+        available_milli=int(scene.share.sum()),
+        helped_by=(NodeAdded.__name__,),
+    )
+
+
+def _most_there(scene: Scene, need: Need, constraint: Constraint) -> str:
+    """What the cluster has of the thing that a constraint asks too much of, where a number says it."""
+    if constraint.need.models != need.models:
+        names = [name for name in scene.state.inventory.models.names if _has_model(scene, name)]
+        return f": it has {list_in_words(names[:NAMES_MAX])}" if names else ": it has no devices"
+    if constraint.need.cpu != need.cpu:
+        return f": at most {number_in_words(int(scene.cpu.max(initial=0)))} CPUs on a node"
+    if constraint.need.memory != need.memory:
+        return f": at most {memory_in_words(int(scene.memory.max(initial=0)))} on a node"
+    if constraint.need.device_memory != need.device_memory:
+        return f": at most {memory_in_words(int(scene.device_memory.max(initial=0)))} on a device"
+    if constraint.need.widest != need.widest:
+        return f": at most {room_in_domain(scene, need)} fit in one"
+    return ""
+
+
+def _has_model(scene: Scene, name: str) -> bool:
+    return any(group.model == name for spec in scene.state.inventory.specs for group in spec.groups)
+
+
+def find_down(state: ClusterState, need: Need) -> Finding | None:
+    """The job fits nowhere on what is up, even when nothing runs."""
+    up = empty_scene(state, with_failed=False)
+    if fits(up, need):
+        return None
+    names, is_up = state.inventory.names.names, state.inventory.is_up
+    down = [name for node, name in enumerate(names) if not is_up[node]]
+    drained = [name for node, name in enumerate(names) if is_up[node] and not up.is_usable[node]]
+    sick = int((up.share == 0).sum())
+    parts = [f"{word}: {_named(nodes)}" for word, nodes in (("down", down), ("drained", drained)) if nodes]
+    if sick:
+        parts.append(f"failed: {devices_in_words(sick * MILLI)}")
+    return make_finding(
+        ReasonCode.NODES_DOWN,
+        f"asks for {gang_in_words(need)}, for which it needs what is not available ({'; '.join(parts)})",
+        fix=smaller_request(up, need, "could start before they are back"),
+        needed_milli=need.milli,
+        available_milli=int(free_milli_by_node(up, need).sum()),
+        helped_by=DEVICES_COME_UP,
+    )
+
+
+def _named(nodes: list[str]) -> str:
+    rest = len(nodes) - NAMES_MAX
+    return list_in_words([*nodes[:NAMES_MAX], f"{rest} more"] if rest > 0 else nodes)
+
+
+# --- what is in use -----------------------------------------------------------------------------------------------
+
+
+def find_in_use(scene: Scene, need: Need) -> list[Finding]:
+    """Why the job does not fit beside what runs; empty when it does."""
+    if fits(scene, need):
+        return []
+    blockers = holders_by_end(scene, need)
+    found = [*_find_held_back(scene, need), *_find_constraints(scene, need, blockers)]
+    free = int(free_milli_by_node(scene, need).sum())
+    if free < need.milli:
+        found.append(_totals_short(scene, need, free, blockers))
+    elif not found:
+        found.append(_not_together(scene, need, free, blockers))
+    return found
+
+
+def _find_constraints(scene: Scene, need: Need, blockers: tuple[JobId, ...]) -> list[Finding]:
+    """One thing that the job asks for keeps it from fitting: without it, it would."""
+    return [
+        make_finding(
+            constraint.code,
+            f"{constraint.text}; {room_in_domain(scene, need)} of {need.replicas} such replicas fit now",
+            fix=f"{constraint.without} it could start now",
+            needed_milli=need.milli,
+            available_milli=int(free_milli_by_node(scene, need).sum()),
+            blockers=blockers,
+            helped_by=DEVICES_GIVEN_BACK,
+        )
+        for constraint in constraints_of(scene.state, need)
+        if fits(scene, constraint.need)
+    ]
+
+
+def _find_held_back(scene: Scene, need: Need) -> list[Finding]:
+    """Devices are on their way to being free, or kept for others by name: with them the job would fit."""
+    state = scene.state
+    found = []
+    if state.claims and fits(scene_without_claims(scene), need):
+        claimants = tuple(claim.job for claim in state.claims.values())
+        text = f"devices that would do are kept for {jobs_in_words(claimants[:BLOCKERS_MAX])}"
+        found.append(make_finding(ReasonCode.RESERVED, text, blockers=claimants, helped_by=DEVICES_GIVEN_BACK))
+    leaving = [record for record in state.jobs.values() if record.phase == PHASE_STOPPING]
+    if leaving and fits(scene_without_jobs(scene, leaving), need):
+        jobs = tuple(record.spec.id for record in leaving)
+        text = f"waits until {jobs_in_words(jobs[:BLOCKERS_MAX])}, told to stop, left the devices"
+        found.append(make_finding(ReasonCode.CLEANING, text, blockers=jobs, helped_by=DEVICES_GIVEN_BACK))
+    return found
+
+
+def _totals_short(scene: Scene, need: Need, free: int, blockers: tuple[JobId, ...]) -> Finding:
+    """Fewer devices are free than the job asks for, wherever they are."""
+    up = empty_scene(scene.state, with_failed=False)
+    total = int(free_milli_by_node(up, need).sum())
+    which = f" {models_in_words(scene.state, need)}" if need.models != NONE else ""
+    held = (
+        f"{number_in_words(free)} of {number_in_words(total)} are free"
+        if free
+        else f"all {number_in_words(total)} are held"
+    )
+    return make_finding(
+        ReasonCode.RESOURCES,
+        f"needs {devices_in_words(need.milli)}{which}; {held}{next_end(scene.state, blockers)}",
+        fix=smaller_request(scene, need, "could start now"),
+        needed_milli=need.milli,
+        available_milli=free,
+        blockers=blockers,
+        helped_by=DEVICES_GIVEN_BACK,
+    )
+
+
+def _not_together(scene: Scene, need: Need, free: int, blockers: tuple[JobId, ...]) -> Finding:
+    """Enough is free in all, but not where, or not together with CPUs and memory as, the job needs it."""
+    fitting = room_in_domain(scene, need)
+    code = ReasonCode.FRAGMENTATION
+    if need.devices == 0 or fits(scene, replace(need, cpu=0, memory=0)):
+        code = ReasonCode.RESOURCES
+        text = f"needs CPUs and memory for {count_in_words(need.replicas, 'replica')}; {fitting} fit now"
+    else:
+        text = f"{_spread_in_words(free_milli_by_node(scene, need))}, but {_lack_in_words(need, fitting)}"
+    return make_finding(
+        code,
+        text,
+        fix=smaller_request(scene, need, "could start now"),
+        needed_milli=need.milli,
+        available_milli=free,
+        blockers=blockers,
+        helped_by=DEVICES_GIVEN_BACK,
+    )
+
+
+def _spread_in_words(by_node: np.ndarray) -> str:
+    """How free devices lie: `2 devices are free on each of 6 nodes: 12 in all`."""
+    some = by_node[by_node > 0]
+    total, most = int(some.sum()), int(some.max(initial=0))
+    if len(some) > 1 and (some == most).all():
+        verb = "is" if most == MILLI else "are"
+        return f"{devices_in_words(most)} {verb} free on each of {len(some)} nodes: {number_in_words(total)} in all"
+    text = f"{devices_in_words(total)} are free on {count_in_words(len(some), 'node')}"
+    return text if len(some) < 2 else f"{text}, at most {number_in_words(most)} on one"
+
+
+def _lack_in_words(need: Need, fitting: int) -> str:
+    if need.devices * need.share < MILLI:
+        return (
+            f"on single devices there is room for {fitting} of {need.replicas} shares of {number_in_words(need.share)}"
+        )
+    if need.replicas == 1:
+        return f"no node has {number_in_words(need.devices * MILLI)}"
+    return f"only {fitting} of {need.replicas} replicas find {number_in_words(need.devices * MILLI)} on one node"
+
+
+def smaller_request(scene: Scene, need: Need, then: str) -> str:
+    """The change of size that costs the job least and makes it fit: other replicas, fewer replicas, fewer devices."""
+    total = need.replicas * need.devices
+    if need.share == MILLI:
+        for each in range(need.devices - 1, 0, -1):
+            if total % each == 0 and fits(scene, replace(need, devices=each, replicas=total // each)):
+                other = replace(need, devices=each, replicas=total // each)
+                return f"as {gang_in_words(other)} instead of {gang_in_words(need)} it {then}"
+    fewer = room_in_domain(scene, need)
+    if fewer > 0:
+        return f"with {count_in_words(fewer, 'replica')} instead of {need.replicas} it {then}"
+    if need.share < MILLI:
+        return _smaller_share(scene, need, then)
+    for each in range(need.devices - 1, 0, -1):
+        if fits(scene, replace(need, devices=each)):
+            return f"with at most {gang_in_words(replace(need, devices=each))} instead of {need.devices} it {then}"
+    return ""
+
+
+def _smaller_share(scene: Scene, need: Need, then: str) -> str:
+    most = int(np.where(suits_pools(scene, need)[scene.device_pool], scene.share, 0).max(initial=0))
+    smaller = replace(need, share=min(most, need.share))
+    if most == 0 or not fits(scene, smaller):
+        return ""
+    return f"with a share of {number_in_words(most)} instead of {number_in_words(need.share)} it {then}"
+
+
+# --- who is in the way --------------------------------------------------------------------------------------------
+
+
+def holders_by_end(scene: Scene, need: Need) -> tuple[JobId, ...]:
+    """Jobs that hold something on nodes where the job could run, those that end first at the front; bounded."""
+    state = scene.state
+    suited = np.zeros(len(scene.is_usable), dtype=np.bool_)
+    suited[scene.pools[POOL_NODE][suits_pools(scene, need)]] = True
+    suited &= room_by_node(scene, need) < need.replicas
+    found: list[JobId] = []
+    for row in state.running[RUNNING_ROW, : state.meta[META_RUNNING]].tolist():
+        record = state.by_row[row]
+        if record.allocation is not None and suited[record.allocation.nodes].any():
+            found.append(record.spec.id)
+            if len(found) == BLOCKERS_MAX:
+                break
+    return tuple(found)
+
+
+def next_end(state: ClusterState, blockers: tuple[JobId, ...]) -> str:
+    """When the first of the blockers is expected to end, as the end of a sentence."""
+    ends = [(int(state.rows.table[JOB_END_MS, state.jobs[job].row]), job) for job in blockers]
+    holding = [(end, job) for end, job in ends if state.jobs[job].phase in HOLDING]
+    if not holding:
+        return ""
+    end, job = holding[0]
+    if end >= FOREVER_MS:
+        return f"; {jobs_in_words((job,))} holds some, and nobody said for how long"
+    if end <= state.now_ms:
+        return f"; {jobs_in_words((job,))} was expected to end before now"
+    return f"; the earliest expected to end is {jobs_in_words((job,))} in {time_in_words(end - state.now_ms)}"
