@@ -173,10 +173,9 @@ class SimulatedBackend:
             return min(at_ms, self._outages[self._outage].at_ms)
         return at_ms
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether no job holds devices and nothing is to be told."""
-        return not self._runs and not self._due
+    def has_run(self, row: int) -> bool:
+        """Whether the job holds devices, or lies suspended in memory."""
+        return row in self._runs or row in self._asleep
 
     # --- starting and ending --------------------------------------------------------------------------------------
 

@@ -51,13 +51,13 @@ def _place(outage: Outage) -> tuple[int, bool, int, int]:
 
 
 def _merged(changes: Iterable[Outage]) -> list[Outage]:
-    """Only the changes at which something that was healthy fails, or something that failed is whole again."""
+    """Without failures of what is down already, and without repairs while it stays down for another reason. A repair
+    of what is up stays: for a drained node it means that the node may be used again."""
     depth: dict[tuple[int, int | None], int] = {}
     kept = []
     for change in changes:
         key = (change.node, change.device)
-        before = depth.get(key, 0)
-        depth[key] = max(0, before + (1 if change.is_down else -1))
-        if (before == 0) != (depth[key] == 0):
+        depth[key] = max(0, depth.get(key, 0) + (1 if change.is_down else -1))
+        if depth[key] == (1 if change.is_down else 0):
             kept.append(change)
     return kept

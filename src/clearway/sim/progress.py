@@ -4,8 +4,8 @@ Work is counted in millionths of a millisecond of reference run time, speed in m
 one millisecond at speed s adds s units. So no rounding adds up, and the end of a run is rounded up once.
 
 Three marks, safe ≤ base ≤ total: `safe` survives a failure, `base` is what the job has when its present stretch of
-work begins, `total` is all there is to do. A stretch is time on unchanged devices at unchanged speed: a pause (restart),
-then work, with a checkpoint of `cost_ms` after each `interval_ms` of it, none at the very end.
+work begins, `total` is all there is to do. A stretch is time on unchanged devices at unchanged speed: a pause (restart)
+and then work, with a checkpoint of `cost_ms` after each `interval_ms` of it, none at the very end.
 """
 
 from typing import Final
