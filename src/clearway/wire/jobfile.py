@@ -108,7 +108,7 @@ def _validate(document: Document, now_ms: int) -> Entries:
 def _check_job_count(entries: Entries, document: Document) -> None:
     total = sum(1 if job.array is None else len(job.array.indices) for _, job in entries)
     if total > JOBS_MAX:
-        _refuse(document, (), f"at most {JOBS_MAX} jobs", total, "split the file")
+        raise_problems([_make_problem(document, (), f"at most {JOBS_MAX} jobs", total, "split the file")])
 
 
 def _number_jobs(entries: Entries, first_id: int) -> list[_Numbers]:
@@ -134,42 +134,37 @@ def _resolve_dependencies(entries: Entries, numbers: list[_Numbers], document: D
     for index, (_, model) in enumerate(entries):
         named.setdefault(model.name, []).append(index)
     graph: dict[int, list[int]] = {}
-    for index, (place, model) in enumerate(entries):
+    for index, (_, model) in enumerate(entries):
         for request in model.depends_on:
             if isinstance(request.target, str):
                 matches = named.get(request.target, [])
                 graph.setdefault(index, []).extend(matches[:1])
-                problems.extend(_check_reference(request, entries, matches, (*place, "depends_on"), document))
+                problems.extend(_check_reference(request, index, matches, entries, document))
     raise_problems(problems)
     _check_circles(graph, entries, document)
     return [_plan_dependencies(index, entries, numbers, named) for index in range(len(entries))]
 
 
 def _check_reference(
-    request: DependencyRequest, entries: Entries, matches: list[int], place: Place, document: Document
+    request: DependencyRequest, index: int, matches: list[int], entries: Entries, document: Document
 ) -> list[Problem]:
-    target = str(request.target)
-    names = [model.name for _, model in entries if model.name]
+    """What is wrong with a reference by name from entry `index` to the entries `matches`."""
+    place, model = entries[index]
     if len(matches) == 1:
-        tasks = entries[matches[0]][1].array
-        own = next(model.array for entry_place, model in entries if (*entry_place, "depends_on") == place)
-        if request.kind != DependencyKind.AFTER_CORRESPONDING or _tasks_match(own, tasks):
+        if request.kind != DependencyKind.AFTER_CORRESPONDING or _tasks_match(model, entries[matches[0]][1]):
             return []
         expected, hint = "an array with the same tasks", "aftercorr pairs task with task; afterok waits for all"
     elif matches:
         expected, hint = "a name that one job has", "give the jobs different names"
     else:
-        expected, hint = "the name of a job in this file, or a job number", suggest_name(target, names)
-    line = document.line_of(place)
-    return [
-        Problem(
-            source=document.source, line=line, field=render_place(place), expected=expected, found=target, hint=hint
-        )
-    ]
+        expected = "the name of a job in this file, or a job number"
+        hint = suggest_name(str(request.target), (other.name for _, other in entries if other.name))
+    place = (*place, "depends_on")
+    return [_make_problem(document, place, expected, request.target, hint)]
 
 
-def _tasks_match(own: object, other: object) -> bool:
-    return own is not None and getattr(own, "indices", None) == getattr(other, "indices", ())
+def _tasks_match(model: JobModel, other: JobModel) -> bool:
+    return model.array is not None and other.array is not None and model.array.indices == other.array.indices
 
 
 def _check_circles(graph: dict[int, list[int]], entries: Entries, document: Document) -> None:
@@ -178,7 +173,8 @@ def _check_circles(graph: dict[int, list[int]], entries: Entries, document: Docu
     except graphlib.CycleError as error:
         circle = " → ".join(entries[index][1].name for index in reversed(error.args[1]))
         place = (*entries[error.args[1][0]][0], "depends_on")
-        _refuse(document, place, "jobs that do not wait for one another in a circle", circle, "remove one of them")
+        expected = "jobs that do not wait for one another in a circle"
+        raise_problems([_make_problem(document, place, expected, circle, "remove one of them")])
 
 
 def _plan_dependencies(index: int, entries: Entries, numbers: list[_Numbers], named: dict[str, list[int]]) -> Wanted:
@@ -347,9 +343,12 @@ def _describe_units(model: JobModel, place: Place, document: Document) -> list[s
     return notes
 
 
-def _refuse(document: Document, place: Place, expected: str, found: object, hint: str) -> None:
-    line = document.line_of(place)
-    problem = Problem(
-        source=document.source, line=line, field=render_place(place), expected=expected, found=found, hint=hint
+def _make_problem(document: Document, place: Place, expected: str, found: object, hint: str) -> Problem:
+    return Problem(
+        source=document.source,
+        line=document.line_of(place),
+        field=render_place(place),
+        expected=expected,
+        found=found,
+        hint=hint,
     )
-    raise_problems([problem])

@@ -104,7 +104,7 @@ _HINTS = {
 
 def _plain_words(message: str) -> str:
     """pydantic's sentence as the object of `expected`."""
-    words = message.removeprefix("Input should be ").removeprefix("Value error, ")
+    words = message.removeprefix("Input should be ").replace("String should match pattern", "text that matches")
     return words[:1].lower() + words[1:]
 
 
