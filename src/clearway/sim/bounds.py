@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 from clearway.model.cluster import ClusterSpec
 from clearway.model.errors import MissingExtraError
 from clearway.model.units import SECOND_MS
+from clearway.sim.bounds_ceiling import SpeedCeiling, ceiling_of_spec
 from clearway.sim.bounds_lp import IntervalPrices, find_interval_prices, find_makespan_prices
 from clearway.sim.bounds_machine import mean_busy_delay_ms, srpt_flow_ms
-from clearway.sim.bounds_work import SpeedCeiling, WorkTable, ceiling_of_spec, tabulate_work
+from clearway.sim.bounds_work import WorkTable, tabulate_work
 from clearway.sim.workload import Workload
 
 FloatColumn = NDArray[np.float64]
@@ -80,7 +81,7 @@ def compute_bounds(
     """Bounds for the jobs of `workload` that can run on `cluster`.
 
     include: bool[jobs], which jobs to count (None = all): a gap is fair only between numbers about the same jobs, so
-    give the finished ones where not all finished. ceiling: must be given for workloads with speed profiles. Jobs ended
+    give the finished ones where not all finished. ceiling: `ceiling_of_speeds` for workloads with speed profiles. Jobs ended
     by their deadline or cancelled must be left out by `include`. Linear programs are used where the cluster has several
     device types; without the extra `twin` they are left out, with a note.
     """

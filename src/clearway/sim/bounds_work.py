@@ -8,7 +8,7 @@ only lower a bound.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from clearway.model.cluster import ClusterSpec, DeviceGroup, NodeSpec
 from clearway.model.jobs import Elastic, JobSpec, Request
 from clearway.model.units import FOREVER_MS, MILLI
+from clearway.sim.bounds_ceiling import SpeedCeiling, ceiling_of_spec
 from clearway.sim.workload import TraceJob
 
 FloatColumn = NDArray[np.float64]
@@ -24,25 +25,6 @@ BoolColumn = NDArray[np.bool_]
 
 FABRIC_LABEL: Final = "fabric"
 """The node label that `Network.fabric` asks for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ceiling:
-    """How fast one job can be on one type of device, relative to its reference run.
-
-    rate: highest speed, with any number of replicas that it may have. efficiency_max, efficiency_min: highest and
-    lowest work per device-time, relative to the reference run. For a rigid job all three are the device's speed.
-    """
-
-    rate: float
-    efficiency_max: float
-    efficiency_min: float
-
-
-class SpeedCeiling(Protocol):
-    """Gives the ceiling of a job on a device group; the same for jobs of equal request, replicas, range and profile."""
-
-    def __call__(self, job: TraceJob, group: DeviceGroup) -> Ceiling: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,17 +46,6 @@ class WorkTable:
 
     def __len__(self) -> int:
         return len(self.release_ms)
-
-
-def ceiling_of_spec(job: TraceJob, group: DeviceGroup) -> Ceiling:
-    """The ceiling by the device's `speed` and the job's own elastic range: for jobs without a speed profile."""
-    rates = _elastic_rates(job.spec)
-    efficiencies = [rate * job.spec.replicas / replicas for replicas, rate in rates]
-    return Ceiling(
-        rate=group.speed * max(rate for _, rate in rates),
-        efficiency_max=group.speed * max(efficiencies),
-        efficiency_min=group.speed * min(efficiencies),
-    )
 
 
 def tabulate_work(
@@ -234,24 +205,3 @@ def _replicas_in_pool(request: Request, devices: int, cpu_milli: int, memory_byt
     if request.memory_bytes:
         fit = min(fit, memory_bytes // request.memory_bytes)
     return fit
-
-
-def _elastic_rates(spec: JobSpec) -> list[tuple[int, float]]:
-    """(replicas, speed relative to `spec.replicas`) at the ends of the range and at all points of the curve inside.
-
-    Between points the curve is straight, so work per replica is extreme at these. Beyond the last point the job is
-    given the benefit of the doubt: proportional growth above it, none for the reference.
-    """
-    elastic = spec.elastic
-    if elastic is None:
-        return [(spec.replicas, 1.0)]
-    inside = {count for count, _ in elastic.speedup if elastic.replicas_min <= count <= elastic.replicas_max}
-    counts = sorted(inside | {elastic.replicas_min, elastic.replicas_max})
-    if not elastic.speedup:
-        return [(count, count / spec.replicas) for count in counts]
-    points = dict([(1, 1.0), *elastic.speedup])
-    known, speeds = list(points), list(points.values())
-    reference = float(np.interp(spec.replicas, known, speeds))
-    return [
-        (count, float(np.interp(count, known, speeds)) * max(1.0, count / known[-1]) / reference) for count in counts
-    ]

@@ -13,8 +13,10 @@ from clearway.model.ids import JobId, NodeName
 from clearway.model.jobs import Elastic, JobSpec, Network, Request
 from clearway.sim import bounds as bounds_module
 from clearway.sim.bounds import compute_bounds, release_area_ms, split_busy_flow_ms
+from clearway.sim.bounds_ceiling import Ceiling, ceiling_of_speeds
 from clearway.sim.bounds_machine import mean_busy_delay_ms, srpt_flow_ms
-from clearway.sim.bounds_work import Ceiling, tabulate_work
+from clearway.sim.bounds_work import tabulate_work
+from clearway.sim.profiles import GavelTable, SpeedModel
 from clearway.sim.workload import TraceJob, Workload
 
 SECOND = 1_000
@@ -261,6 +263,23 @@ def test_profile_ceiling_replaces_the_speed_of_the_model():
     found = compute_bounds(make_trace((0, 90, 1)), make_cluster(1), ceiling=lambda job, group: Ceiling(3.0, 2.0, 1.0))
     assert found.jct_mean_s == 45.0  # by area; the shortest run alone would be 30
     assert detail(found, "run time") == 30.0
+
+
+def test_measured_profile_gives_its_best_shape_on_each_model():
+    table = GavelTable(
+        points={
+            ("v100", "net"): ((1, 10.0), (2, 18.0)),
+            ("v100_unconsolidated", "net"): ((2, 12.0),),
+            ("k80", "net"): ((1, 2.0),),
+        },
+        pairs={},
+        models=("v100", "k80"),
+    )
+    job = TraceJob(JobSpec(id=JobId(1), request=Request(), replicas=2), 0, 60 * SECOND, profile="gavel/net/2")
+    find = ceiling_of_speeds(SpeedModel((table,)))
+    # Reference: two V100 side by side, 18 steps/s. On two nodes 12; two K80 do 4.
+    assert find(job, DeviceGroup(model="v100", count=4)) == Ceiling(1.0, 1.0, pytest.approx(12 / 18))
+    assert find(job, DeviceGroup(model="k80", count=4)).rate == pytest.approx(4 / 18)
 
 
 def test_shares_of_a_device_count_as_parts():
