@@ -15,6 +15,6 @@ install_packages() {
         return 1
     fi
     echo "installing the Debian package(s) $*" >&2
-    $as_root apt-get -qq update >&2
-    $as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "$@" </dev/null >&2
+    $as_root apt-get -qq update
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "$@" </dev/null >/dev/null
 }
