@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from clearway.engine.box import (
+    META_LEVELS,
     META_MANY_POOLS,
     META_MODELS,
     META_NODES,
@@ -231,6 +232,22 @@ def fill_capacity(box: Box, cls: int, end_ms: int, most: int, model: int) -> int
 
 
 @compiled
+def level_of_step(step: int) -> int:
+    """Levels in order of size: node, NVLink domain (of several nodes), leaf, block, site for steps from LEVEL_NODE."""
+    if step == LEVEL_NODE:
+        return LEVEL_NODE
+    return LEVEL_NVLINK if step == LEVEL_NODE + 1 else step - 1
+
+
+@compiled
+def is_level_used(box: Box, level: int, widest: int) -> bool:
+    """Whether looking at a level can find what narrower ones did not: some domain of it holds several nodes."""
+    if level == LEVEL_NVLINK and widest == LEVEL_NODE:
+        return False
+    return level in (LEVEL_NODE, LEVEL_SITE) or (box.meta[META_LEVELS] >> level) & 1 == 1
+
+
+@compiled
 def smallest_domain(box: Box, replicas: int, level: int) -> int:
     """The domain of a level with the least capacity that still holds the gang; NONE if none does."""
     for node in range(box.meta[META_NODES]):
@@ -400,11 +417,10 @@ def place_gang_on(
         return REASON_FRAGMENTATION if box.meta[META_RESERVATIONS] == 0 else REASON_RESERVED
     narrowest = LEVEL_NODE if weights[WEIGHT_TOPOLOGY] != 0.0 else widest
     for step in range(LEVEL_NODE, LEVEL_SITE + 2):
-        # The order of size is node, NVLink domain (of several nodes), leaf, block, site.
-        level = LEVEL_NODE if step == LEVEL_NODE else (LEVEL_NVLINK if step == LEVEL_NODE + 1 else step - 1)
+        level = level_of_step(step)
         if level != LEVEL_NVLINK and (level > max(widest, LEVEL_NODE) or level < narrowest):
             continue
-        if level == LEVEL_NVLINK and (widest == LEVEL_NODE or narrowest > LEVEL_NODE):
+        if not is_level_used(box, level, widest) or (level == LEVEL_NVLINK and narrowest > LEVEL_NODE):
             continue
         domain = smallest_domain(box, replicas, level)
         if domain == NONE:

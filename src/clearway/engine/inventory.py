@@ -13,6 +13,9 @@ from clearway.engine.tables import (
     DEVICE_OWNER,
     DEVICE_POOL,
     DEVICE_SHARE_FREE,
+    LEVEL_BLOCK,
+    LEVEL_LEAF,
+    LEVEL_NVLINK,
     NODE_BLOCK,
     NODE_COLUMNS,
     NODE_CPU_FREE,
@@ -148,6 +151,17 @@ class Inventory:
         columns[DEVICE_OWNER] = NONE
         columns[DEVICE_HEALTHY] = 1
         columns[DEVICE_CLAIM] = NONE
+
+    @property
+    def used_levels(self) -> int:
+        """Bit mask of topology levels at which some domain holds two nodes."""
+        nodes = self.node_count
+        used = {
+            LEVEL_NVLINK: len(self._nvlinks) > 0,
+            LEVEL_LEAF: len(self._leaves) < nodes,
+            LEVEL_BLOCK: len(self._blocks) < nodes,
+        }
+        return sum(1 << level for level, is_used in used.items() if is_used)
 
     def device_index(self, node: str, device: int) -> int:
         """The global index of device number `device` of a node."""

@@ -31,7 +31,13 @@ from clearway.engine.box import (
     Box,
 )
 from clearway.engine.compiled import compiled
-from clearway.engine.gang import keep_domain, largest_capacity_pool, smallest_domain
+from clearway.engine.gang import (
+    is_level_used,
+    keep_domain,
+    largest_capacity_pool,
+    level_of_step,
+    smallest_domain,
+)
 from clearway.engine.hold import class_milli, drop_links, new_link
 from clearway.engine.place import pool_suits
 from clearway.engine.tables import (
@@ -46,7 +52,6 @@ from clearway.engine.tables import (
     JOB_CLASS,
     JOB_WIDEST,
     LEVEL_NODE,
-    LEVEL_NVLINK,
     LEVEL_SITE,
     NODE_CPU_FREE,
     NODE_MEM_FREE,
@@ -120,21 +125,25 @@ def future_capacity(box: Box, cls: int, pool: int, most: int) -> int:
 def shift_future(box: Box, holder: int, link: int, sign: int, cls: int, most: int) -> int:
     """Add (sign 1) or take away (−1) a footprint of class `holder` in the work space.
 
-    Returns by how much the summed capacity for class `cls` changes.
+    Returns by how much the summed capacity for class `cls` changes; for `cls` NONE, by how much free milli change.
     """
     change = 0
-    milli = class_milli(box, holder)
+    milli = sign * class_milli(box, holder)
+    cpu = sign * box.classes[CLASS_CPU, holder]
+    memory = sign * box.classes[CLASS_MEM, holder]
     while link != NONE:
         pool = box.links[LINK_POOL, link]
-        count = sign * box.links[LINK_COUNT, link]
+        count = box.links[LINK_COUNT, link]
         node = box.pools[POOL_NODE, pool]
-        if box.nodes[NODE_USABLE, node] == 1:
-            change -= future_capacity(box, cls, pool, most)
-            box.work[WORK_POOL, pool] += count * milli
-            box.work[WORK_CPU, node] += count * box.classes[CLASS_CPU, holder]
-            box.work[WORK_MEM, node] += count * box.classes[CLASS_MEM, holder]
-            change += future_capacity(box, cls, pool, most)
         link = box.links[LINK_NEXT, link]
+        if box.nodes[NODE_USABLE, node] == 0:
+            continue
+        if cls != NONE:
+            change -= future_capacity(box, cls, pool, most)
+        box.work[WORK_POOL, pool] += count * milli
+        box.work[WORK_CPU, node] += count * cpu
+        box.work[WORK_MEM, node] += count * memory
+        change += count * milli if cls == NONE else future_capacity(box, cls, pool, most)
     return change
 
 
@@ -165,8 +174,8 @@ def capacity_throughout(box: Box, cls: int, start_ms: int, end_ms: int, most: in
 def choose_reserved_domain(box: Box, replicas: int, widest: int) -> bool:
     """Keep in the work space only the smallest allowed domain that holds the gang; False if none does."""
     for step in range(LEVEL_NODE, LEVEL_SITE + 2):
-        level = LEVEL_NODE if step == LEVEL_NODE else (LEVEL_NVLINK if step == LEVEL_NODE + 1 else step - 1)
-        if level > max(widest, LEVEL_NODE) or (level == LEVEL_NVLINK and widest == LEVEL_NODE):
+        level = level_of_step(step)
+        if level > max(widest, LEVEL_NODE) or not is_level_used(box, level, widest):
             continue
         domain = smallest_domain(box, replicas, level)
         if domain != NONE:
@@ -248,7 +257,7 @@ def next_time(box: Box, running: int, ended: int, begun: int) -> int:
 def pass_time(
     box: Box, cls: int, most: int, time: int, running: int, ended: int, begun: int
 ) -> tuple[int, int, int, int]:
-    """Carry out all that is expected up to `time`: the change of capacity, and the three places moved on."""
+    """Carry out all that is expected up to `time`: the change (see `shift_future`), and the three places moved on."""
     change = 0
     while running < box.meta[META_RUNNING] and box.running[RUNNING_END, running] <= time:
         job = box.running[RUNNING_ROW, running]
@@ -268,17 +277,27 @@ def pass_time(
 
 
 @compiled
+def total_future_capacity(box: Box, cls: int, most: int) -> int:
+    """Replicas of the class that all pools together would take with what the work space says is free."""
+    total = 0
+    for pool in range(box.meta[META_POOLS]):
+        total += future_capacity(box, cls, pool, most)
+    return total
+
+
+@compiled
 def reserve(box: Box, row: int, replicas: int, now_ms: int, run_ms: int) -> bool:
     """Reserve the earliest start at which the gang fits for `run_ms`; False if there is none, all being as expected.
 
-    Jobs that outlived their expected end are taken to end within the next millisecond.
+    Jobs that outlived their expected end are taken to end within the next millisecond. While the sum of free devices
+    is too small nothing else is worked out; only then is it asked, pool by pool, whether the gang fits.
     """
     cls = box.jobs[JOB_CLASS, row]
-    widest = box.jobs[JOB_WIDEST, row]
+    milli = replicas * class_milli(box, cls)
     load_present(box)
+    free = free_in_work(box)
+    knows_capacity = False
     capacity = 0
-    for pool in range(box.meta[META_POOLS]):
-        capacity += future_capacity(box, cls, pool, replicas)
     running = 0
     ended = 0
     begun = 0
@@ -286,15 +305,23 @@ def reserve(box: Box, row: int, replicas: int, now_ms: int, run_ms: int) -> bool
         time = next_time(box, running, ended, begun)
         if time >= FOREVER_MS:
             return False
-        change, running, ended, begun = pass_time(box, cls, replicas, time, running, ended, begun)
-        capacity += change
+        watched = cls if knows_capacity else NONE
+        change, running, ended, begun = pass_time(box, watched, replicas, time, running, ended, begun)
+        if not knows_capacity:
+            free += change
+            if free < milli:
+                continue
+            knows_capacity = True
+            capacity = total_future_capacity(box, cls, replicas)
+        else:
+            capacity += change
         if capacity < replicas:
             continue
         start_ms = max(time, now_ms + 1)
         end_ms = start_ms + run_ms if run_ms < FOREVER_MS else FOREVER_MS
         if capacity_throughout(box, cls, start_ms, end_ms, replicas) < replicas:
             continue
-        if choose_reserved_domain(box, replicas, widest):
+        if choose_reserved_domain(box, replicas, box.jobs[JOB_WIDEST, row]):
             write_reservation(box, row, replicas, start_ms, end_ms, free_in_work(box))
             return True
     return False

@@ -31,6 +31,7 @@ from clearway.engine.tables import (
     JOB_SUBMIT_MS,
     JOB_TENANT,
     JOB_WAIT_SINCE_MS,
+    JOB_WHOLE,
     JOB_WIDEST,
     LEVELS,
     NONE,
@@ -55,16 +56,17 @@ def or_forever(value: int | None) -> int:
 
 @compiled
 def write_request(
-    table: Table, row: int, job: int, cls: int, replicas: int, replicas_min: int, replicas_max: int, milli: int
+    table: Table, row: int, job: int, cls: int, replicas: int, least: int, most: int, milli: int, whole: int
 ) -> None:
     """Clear the row, then write what is asked. (Compiled because a call with numbers costs less than NumPy stores.)"""
     table[:, row] = 0
     table[JOB_ID, row] = job
     table[JOB_CLASS, row] = cls
     table[JOB_REPLICAS, row] = replicas
-    table[JOB_REPLICAS_MIN, row] = replicas_min
-    table[JOB_REPLICAS_MAX, row] = replicas_max
+    table[JOB_REPLICAS_MIN, row] = least
+    table[JOB_REPLICAS_MAX, row] = most
     table[JOB_MILLI, row] = milli
+    table[JOB_WHOLE, row] = whole
 
 
 @compiled
@@ -149,7 +151,9 @@ class JobRows:
         checkpoint = spec.checkpoint
         network = spec.network
         milli = spec.replicas * request.devices * request.share_milli
-        write_request(self.table, row, spec.id, numbers[0], spec.replicas, spec.replicas_min, spec.replicas_max, milli)
+        least = spec.replicas_min
+        whole = 0 if request.is_fractional else least * request.devices
+        write_request(self.table, row, spec.id, numbers[0], spec.replicas, least, spec.replicas_max, milli, whole)
         write_place(
             self.table,
             row,

@@ -20,6 +20,7 @@ from clearway.engine.reasons import (
     REASON_QUEUE_JOB_LIMIT,
     REASON_QUEUE_LIMIT,
     REASON_QUOTA,
+    REASON_RESOURCES,
     REASON_TOPOLOGY,
 )
 from clearway.engine.reserve import clear_reservations, reserve
@@ -34,6 +35,7 @@ from clearway.engine.tables import (
     JOB_REPLICAS,
     JOB_REPLICAS_MIN,
     JOB_TENANT,
+    JOB_WHOLE,
     JOB_WIDEST,
     NONE,
     QUEUE_JOB_MAX,
@@ -219,11 +221,14 @@ def consider(
     cls = box.jobs[JOB_CLASS, row]
     asked = box.jobs[JOB_REPLICAS, row]
     least = box.jobs[JOB_REPLICAS_MIN, row] if settings[SET_ELASTIC] == 1 else asked
+    end_ms = planned_end(box, row, settings[SET_NOW], least)
+    known = known_to_fail(memo, cls, least, end_ms)
+    if known and box.meta[META_RESERVATIONS] >= settings[SET_DEPTH] and settings[SET_STRICT] == 0:
+        return memo[MEMO_REASON, cls]
     reason = refused_by_limits(box, row, settings, least * class_milli(box, cls))
     if reason != PLACED:
         return reason
-    end_ms = planned_end(box, row, settings[SET_NOW], least)
-    if known_to_fail(memo, cls, least, end_ms):
+    if known:
         return memo[MEMO_REASON, cls]
     replicas = asked
     while replicas > least and refused_by_limits(box, row, settings, replicas * class_milli(box, cls)) != PLACED:
@@ -242,6 +247,14 @@ def consider(
 def waits_for_devices(reason: int) -> bool:
     """Whether the job waits for devices, not for a limit of its own: only such a job holds others up."""
     return reason not in (REASON_QUOTA, REASON_QUEUE_LIMIT, REASON_QUEUE_JOB_LIMIT, REASON_HEADROOM)
+
+
+@compiled
+def may_pass_over(box: Box, row: int, settings: np.ndarray) -> bool:
+    """Whether a job that cannot start holds nobody up and gets no reservation, so that it need not be looked at."""
+    if settings[SET_STRICT] == 1 or box.meta[META_RESERVATIONS] < settings[SET_DEPTH]:
+        return False
+    return box.jobs[JOB_CLAIMED, row] == 0 and box.jobs[JOB_BYPASSED, row] < settings[SET_BYPASS_MAX]
 
 
 @compiled
@@ -265,6 +278,11 @@ def scan(
         if progress[AT_LOOKED] >= settings[SET_SCAN_MAX]:
             progress[AT_STATUS] = STATUS_CUT
             return
+        if box.jobs[JOB_WHOLE, row] > box.totals[TOTAL_ANY] and may_pass_over(box, row, settings):
+            box.jobs[JOB_REASON, row] = REASON_RESOURCES
+            progress[AT_LOOKED] += 1
+            progress[AT_POSITION] += 1
+            continue
         if not has_room(box, row, progress, out, out_nodes, out_devices):
             progress[AT_STATUS] = STATUS_ROOM
             return

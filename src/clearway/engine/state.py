@@ -13,6 +13,7 @@ from clearway.engine.accounts import Accounts
 from clearway.engine.box import (
     LINK_COLUMNS,
     LINK_NEXT,
+    META_LEVELS,
     META_LINK_FREE,
     META_LINKS_LEFT,
     META_MANY_POOLS,
@@ -148,6 +149,7 @@ class ClusterState:
         self.meta[META_NODES] = self.inventory.node_count
         self.meta[META_POOLS] = self.inventory.pool_count
         self.meta[META_MODELS] = len(self.inventory.models)
+        self.meta[META_LEVELS] = self.inventory.used_levels
         self.capacity_grew = True
         self.accounts.refresh(self.inventory.milli)
         self.refresh_box()
