@@ -10,7 +10,7 @@ from clearway.wire.dependencies import DependencyRequest, parse_dependencies
 from clearway.wire.moments import parse_moment
 from clearway.wire.problems import NOTHING, ParseError
 from clearway.wire.ranges import ArrayTasks, parse_array
-from clearway.wire.schema import Flag, Name, Schema, Text, convert
+from clearway.wire.schema import Flag, Name, Schema, Text, convert, list_one
 from clearway.wire.units import (
     DeviceRequest,
     Scalar,
@@ -33,11 +33,6 @@ def parse_memory_minimum(value: Scalar) -> int:
         hint = "an upper bound cannot be asked for; name the models in `gpu_model`"
         raise ParseError(expected="a memory size or minimum, such as 40GB or 40GB..", found=value, hint=hint)
     return parse_memory(text.removesuffix("..").removesuffix("+") if isinstance(text, str) else text)
-
-
-def _list_texts(value: object) -> object:
-    """One text is a list of one."""
-    return [value] if isinstance(value, str) else value
 
 
 def _read_moment(value: object, info: pydantic.ValidationInfo) -> int:
@@ -99,7 +94,7 @@ class ResourcesModel(Schema):
     """What one replica needs."""
 
     gpus: Annotated[DeviceRequest | None, convert(parse_devices)] = None
-    gpu_model: Annotated[tuple[Name, ...], pydantic.BeforeValidator(_list_texts)] = ()
+    gpu_model: Annotated[tuple[Name, ...], pydantic.BeforeValidator(list_one)] = ()
     gpu_memory: Annotated[int, convert(parse_memory_minimum)] = 0
     gpu_fraction: Annotated[int, convert(parse_share)] = MILLI
     cpus: Annotated[int, convert(parse_cpus)] = 0
@@ -199,9 +194,7 @@ class JobModel(Schema):
     deadline: Moment | None = None
     latency_target: Duration | None = None
     run: Annotated[str, pydantic.Field(min_length=1)] | None = None
-    command: Annotated[tuple[Text, ...], pydantic.BeforeValidator(_list_texts), pydantic.Field(min_length=1)] | None = (
-        None
-    )
+    command: Annotated[tuple[Text, ...], pydantic.BeforeValidator(list_one), pydantic.Field(min_length=1)] | None = None
     setup: str = ""
     workdir: Text = ""
     image: Text = ""

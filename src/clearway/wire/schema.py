@@ -46,6 +46,11 @@ def convert(parser: Callable[[Any], Any]) -> pydantic.BeforeValidator:
     return pydantic.BeforeValidator(lambda value: parser(_refuse_nothing(value)))
 
 
+def list_one(value: object) -> object:
+    """One text is a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
 def make_problem(
     details: Any,
     model: type[pydantic.BaseModel],

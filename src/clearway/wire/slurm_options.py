@@ -64,7 +64,8 @@ SHORT_NAMES: Final[Mapping[str, str]] = {
     "x": "exclude",
 }
 
-_ACTED = """account array begin chdir constraint cpus-per-gpu cpus-per-task deadline dependency error exclude export gpus
+_ACTED = """account array begin chdir constraint cpus-per-gpu cpus-per-task deadline dependency error exclude export
+    gpus
     gpus-per-node gpus-per-task gres input job-name mem mem-per-cpu mem-per-gpu nodelist nodes ntasks ntasks-per-node
     open-mode output partition qos segment signal switches time time-min"""
 _ACTED_FLAGS = "hold no-requeue requeue"
@@ -74,7 +75,8 @@ _NOTED = """acctg-freq batch bb bbf clusters comment container container-id core
     mail-user mcs-label mem-bind network ntasks-per-core ntasks-per-socket priority prefer profile
     reservation sockets-per-node thread-spec threads-per-core tmp tres-bind uid wait-all-nodes wckey wrap
     kill-on-invalid-dep cluster-constraint mincpus"""
-_NOTED_FLAGS = """contiguous help ignore-pbs immediate overcommit parsable quiet reboot spread-job stepmgr test-only usage
+_NOTED_FLAGS = """contiguous help ignore-pbs immediate overcommit parsable quiet reboot spread-job stepmgr test-only
+    usage
     use-min-nodes verbose version wait consolidate-segments oom-kill-step"""
 _NOTED_OPTIONAL = "get-user-env no-kill oversubscribe propagate resv-ports"
 _REFUSED: Mapping[str, str] = {
