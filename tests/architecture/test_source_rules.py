@@ -37,16 +37,17 @@ def sources_of(packages: tuple[str, ...]) -> list[Source]:
     return [source for package in packages for source in read_sources(PACKAGE / package)]
 
 
-def findings(find, sources: list[Source]) -> str:
-    return "\n".join(finding for source in sources for finding in find(source))
+def assert_none(find, sources: list[Source]) -> None:
+    found = [finding for source in sources for finding in find(source)]
+    assert not found, "\n" + "\n".join(found)
 
 
 def test_pure_packages_touch_no_clock_file_output_or_chance():
-    assert findings(find_impure, sources_of(PURE_PACKAGES)) == ""
+    assert_none(find_impure, sources_of(PURE_PACKAGES))
 
 
 def test_no_package_draws_unseeded_random_numbers(sources):
-    assert findings(find_unseeded, sources) == ""
+    assert_none(find_unseeded, sources)
 
 
 def test_nowhere_can_input_become_code(sources):
@@ -56,20 +57,20 @@ def test_nowhere_can_input_become_code(sources):
         *read_sources(ROOT / "bench"),
         *read_sources(ROOT / "scripts"),
     ]
-    assert findings(find_unsafe, everything) == ""
+    assert_none(find_unsafe, everything)
 
 
 def test_packages_below_the_drivers_do_not_name_them():
-    assert findings(find_driver_words, sources_of(BELOW_DRIVERS)) == ""
+    assert_none(find_driver_words, sources_of(BELOW_DRIVERS))
 
 
 def test_nouns_are_frozen_and_slotted():
-    assert findings(find_loose_dataclasses, sources_of(("model",))) == ""
+    assert_none(find_loose_dataclasses, sources_of(("model",)))
 
 
 def test_everything_public_is_documented(sources):
     elsewhere = documented_by_protocols(sources)
-    assert findings(lambda source: find_undocumented(source, elsewhere), sources) == ""
+    assert_none(lambda source: find_undocumented(source, elsewhere), sources)
 
 
 def test_functions_fit_on_one_screen(sources):
