@@ -6,9 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clearway.model.jobs import JobKind, Outcome
+from clearway.model.cluster import ClusterSpec, DeviceGroup, NodeSpec
+from clearway.model.ids import JobId, NodeName
+from clearway.model.jobs import JobKind, JobSpec, Outcome, Request
 from clearway.model.units import DAY_MS, FOREVER_MS, HOUR_MS, MINUTE_MS
+from clearway.sim.bounds import compute_bounds
 from clearway.sim.result import JobColumns, RunStats, Series, SimResult
+from clearway.sim.workload import TraceJob, Workload
 
 KINDS = tuple(kind.value for kind in JobKind)
 OUTCOMES = tuple(outcome.value for outcome in Outcome)
@@ -110,6 +114,19 @@ def make_busy_jobs(seed, *, count=1_500, days=5.0):
         tenant=rng.choice(7, size=submit.size, p=[0.3, 0.22, 0.18, 0.12, 0.09, 0.06, 0.03]),
         queue=rng.choice(3, size=submit.size, p=[0.8, 0.15, 0.05]),
     )
+
+
+def make_busy_bounds(result, devices=128):
+    """The bounds of a result of `make_busy_result`."""
+    jobs = result.jobs
+    traced = [
+        TraceJob(JobSpec(id=JobId(row + 1), request=Request(), replicas=milli // 1_000), submit, run)
+        for row, (milli, submit, run) in enumerate(
+            zip(jobs.devices_milli.tolist(), jobs.submit_ms.tolist(), jobs.run_ms.tolist(), strict=True)
+        )
+    ]
+    node = NodeSpec(name=NodeName("n"), groups=(DeviceGroup(model="a", count=8),))
+    return compute_bounds(Workload("made-up", traced), ClusterSpec(nodes=(node,) * (devices // 8)))
 
 
 def make_busy_result(seed=1, policy=BUSY_POLICIES[0], *, devices=128, count=1_500):
