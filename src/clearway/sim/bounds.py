@@ -57,7 +57,8 @@ class BoundDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """No schedule has a smaller mean JCT or makespan, or a larger allocation ratio; NaN where no job can run.
+    """No schedule has a smaller mean JCT or makespan; NaN where no job can run. None has a larger allocation ratio while
+    all devices are healthy and no work is done twice: lost work is allocated too, but is nothing to strive for.
 
     jobs: how many they are about. details: the single bounds; the first two fields are the largest of their kind.
     notes: what was left out, in sentences.
@@ -81,9 +82,9 @@ def compute_bounds(
     """Bounds for the jobs of `workload` that can run on `cluster`.
 
     include: bool[jobs], which jobs to count (None = all): a gap is fair only between numbers about the same jobs, so
-    give the finished ones where not all finished. ceiling: `ceiling_of_speeds` for workloads with speed profiles. Jobs ended
-    by their deadline or cancelled must be left out by `include`. Linear programs are used where the cluster has several
-    device types; without the extra `twin` they are left out, with a note.
+    give the finished ones where not all finished. ceiling: `ceiling_of_speeds` for workloads with speed profiles. Jobs
+    ended by their deadline or cancelled must be left out by `include`. Linear programs are used where the cluster has
+    several device types; without the extra `twin` they are left out, with a note.
     """
     work = tabulate_work(workload.jobs, cluster, include=include, ceiling=ceiling)
     notes = [f"{work.left_out} jobs can never run on this cluster and are not counted"] if work.left_out else []

@@ -73,7 +73,7 @@ def _elastic_rates(spec: JobSpec) -> list[tuple[int, float]]:
 
 
 def _measured_rates(speeds: SpeedModel, job: TraceJob, group: DeviceGroup) -> list[tuple[int, float]]:
-    """(replicas, speed) for all shapes that a job with a profile may have: tables are not monotone, so all are tried."""
+    """(replicas, speed) for all shapes that a job with a profile may have; tables are not monotone, so all count."""
     spec = job.spec
     each = max(spec.request.device_milli // MILLI, 1)
     found = []

@@ -18,7 +18,7 @@ from clearway.sim.report.canvas import (
     marker_of,
     render_svg,
 )
-from clearway.sim.report.curves import Curve, bin_over_time, distribution
+from clearway.sim.report.curves import TIME_POINTS, Curve, bin_over_time, distribution
 from clearway.sim.report.numbers import render_number
 from clearway.sim.report.runs import ReportRun
 from clearway.sim.result import NEVER_MS, IntColumn, JobColumns
@@ -30,6 +30,9 @@ TENANTS_DRAWN: Final = 12
 SIZES_DRAWN: Final = 3
 KINDS_DRAWN: Final = 4
 """Panels of a distribution: all jobs and three sizes above, four kinds below. The tables have all."""
+
+FRAGMENTATION_POINTS: Final = 80
+"""Stranded devices come and go with every job; several lines of it can be read only as averages over longer times."""
 
 HOURS_AXIS_MAX_MS: Final = 3 * DAY_MS
 """Longer runs have an axis in days."""
@@ -76,7 +79,7 @@ def draw_fragmentation(runs: Sequence[ReportRun], labels: Sequence[str], texts: 
         texts,
         "fragmentation",
         "axis_share",
-        lambda run: _share_over_time(run, run.result.series.stranded_milli),
+        lambda run: _share_over_time(run, run.result.series.stranded_milli, FRAGMENTATION_POINTS),
     )
 
 
@@ -202,10 +205,10 @@ def _end_ms(run: ReportRun) -> int:
     return max(round(run.metrics.makespan_s * SECOND_MS), int(run.result.series.time_ms.max(initial=0)), 1)
 
 
-def _share_over_time(run: ReportRun, milli: IntColumn) -> Curve:
+def _share_over_time(run: ReportRun, milli: IntColumn, points: int = TIME_POINTS) -> Curve:
     series, end_ms = run.result.series, _end_ms(run)
-    part = bin_over_time(series, milli, end_ms)
-    whole = bin_over_time(series, series.capacity_milli, end_ms)
+    part = bin_over_time(series, milli, end_ms, points)
+    whole = bin_over_time(series, series.capacity_milli, end_ms, points)
     return Curve(part.x, part.y / np.maximum(whole.y, 1.0))
 
 
@@ -220,10 +223,14 @@ def _panels(jobs: JobColumns, texts: Texts) -> list[tuple[str, Callable[[JobColu
     panels: list[tuple[str, Callable[[JobColumns], BoolColumn]]] = [
         (texts["all_jobs"], lambda columns: np.ones(len(columns), dtype=np.bool_))
     ]
-    panels += [(f"{SIZE_BUCKETS[code][0]} {texts['devices']}", _has_size(code)) for code in _most(sizes, SIZES_DRAWN)]
+    panels += [(_size_title(SIZE_BUCKETS[code][0], texts), _has_size(code)) for code in _most(sizes, SIZES_DRAWN)]
     if len(_most(kinds, KINDS_DRAWN)) > 1:
         panels += [(jobs.kind_names[code], _has_kind(jobs.kind_names[code])) for code in _most(kinds, KINDS_DRAWN)]
     return panels
+
+
+def _size_title(name: str, texts: Texts) -> str:
+    return texts["one_device"] if name == "1" else texts["some_devices"].format(name)
 
 
 def _most(counts: IntColumn, limit: int) -> list[int]:

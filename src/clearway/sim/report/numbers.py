@@ -25,6 +25,11 @@ def render_ratio(ratio: float) -> str:
     return f"{ratio * 100:.1f} %" if math.isfinite(ratio) else MISSING
 
 
+def render_index(value: float) -> str:
+    """Three decimals: an index between 0 and 1 whose differences are small."""
+    return f"{value:.3f}" if math.isfinite(value) else MISSING
+
+
 def render_number(value: float) -> str:
     """Whole numbers with thousands apart, others with three significant figures."""
     if not math.isfinite(value):

@@ -1,6 +1,6 @@
 """The report page: drawings and tables put into one HTML file that needs nothing else."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -21,9 +21,17 @@ from clearway.sim.report.runs import ReportRun, label_runs
 from clearway.sim.report.tables import make_bound_table, make_comparison, make_group_tables, make_run_table
 from clearway.sim.report.texts import TEXTS, Language
 
+Texts = Mapping[str, str]
+Figure = tuple[str, str, Any, bool]
+"""Title, note, drawing, whether it needs a legend."""
+
 TEMPLATE: Final = "report.html.j2"
 LEGEND_DASHES: Final = ("", "10 3", "3 2.4", "12 3 3 3")
-"""`canvas.DASHES` in pixels."""
+LEGEND_MARKERS: Final = "●■▲◆▼✚✖★"
+"""`canvas.DASHES` in pixels, and `canvas.MARKERS` as characters."""
+
+FIGURES_WITHOUT_LEGEND: Final = ("utilisation_title", "losses_title")
+"""Their panels and bars bear the names themselves."""
 
 
 def write_report(path: Path, runs: Sequence[ReportRun], *, title: str, language: Language = "en") -> None:
@@ -64,16 +72,22 @@ def render_report(runs: Sequence[ReportRun], *, title: str, language: Language =
     return page
 
 
-def _legend(labels: Sequence[str]) -> list[tuple[str, int, str]]:
-    """(name, place of its colour, dashes) of each run."""
+def _legend(labels: Sequence[str]) -> list[tuple[str, int, str, str]]:
+    """(name, place of its colour, dashes, marker) of each run, as `canvas.dash_of` and `canvas.marker_of` choose."""
+    turns = [index + index // PALETTE_SIZE for index in range(len(labels))]
     return [
-        (label, index % PALETTE_SIZE, LEGEND_DASHES[(index + index // PALETTE_SIZE) % len(LEGEND_DASHES)])
+        (
+            label,
+            index % PALETTE_SIZE,
+            LEGEND_DASHES[turns[index] % len(LEGEND_DASHES)],
+            LEGEND_MARKERS[turns[index] % len(LEGEND_MARKERS)],
+        )
         for index, label in enumerate(labels)
     ]
 
 
-def _figures(runs: Sequence[ReportRun], labels: Sequence[str], texts: Any, markup: Any) -> list[tuple[str, str, Any]]:
-    """(title, note, drawing) in the order of the page. `markup` marks text that is HTML already."""
+def _figures(runs: Sequence[ReportRun], labels: Sequence[str], texts: Texts, markup: Any) -> list[Figure]:
+    """In the order of the page. `markup` marks text that is HTML already."""
     drawn = (
         ("utilisation_title", "utilisation_note", draw_utilisation(runs, labels, texts)),
         ("wait_title", "cdf_note", draw_distribution(runs, labels, texts, name="wait")),
@@ -83,4 +97,8 @@ def _figures(runs: Sequence[ReportRun], labels: Sequence[str], texts: Any, marku
         ("fragmentation_title", "fragmentation_note", draw_fragmentation(runs, labels, texts)),
         ("losses_title", "losses_note", draw_losses(runs, labels, texts)),
     )
-    return [(texts[title], texts[note], markup(drawing)) for title, note, drawing in drawn]
+    needs_legend = len(runs) > 1
+    return [
+        (texts[title], texts[note], markup(drawing), needs_legend and title not in FIGURES_WITHOUT_LEGEND)
+        for title, note, drawing in drawn
+    ]

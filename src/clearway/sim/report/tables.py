@@ -10,7 +10,14 @@ from clearway.sim.bounds import Bounds
 from clearway.sim.metrics import GroupMetrics, Metrics
 from clearway.sim.outputs import render_gaps
 from clearway.sim.report.figures import largest_groups
-from clearway.sim.report.numbers import render_bytes, render_duration, render_gap, render_number, render_ratio
+from clearway.sim.report.numbers import (
+    render_bytes,
+    render_duration,
+    render_gap,
+    render_index,
+    render_number,
+    render_ratio,
+)
 from clearway.sim.report.runs import ReportRun
 
 Texts = Mapping[str, str]
@@ -23,7 +30,7 @@ HOUR_S: Final = HOUR_MS // SECOND_MS
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell. gap: a second, smaller text. is_best: best of its column. note: what stands behind it, on hover."""
+    """One cell. gap: a second, smaller text. is_best: best of its line. note: what stands behind it, on hover."""
 
     text: str
     gap: str = ""
@@ -32,8 +39,8 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One column of the comparison. better: 1 = more is better, −1 = less is. bound: key of its bound, or empty."""
+class Line:
+    """One line of the comparison. better: 1 = more is better, −1 = less is. bound: key of its bound, or empty."""
 
     text: str
     measure: Callable[[Metrics], float]
@@ -51,34 +58,31 @@ class Table:
     rows: Sequence[Sequence[Cell]]
 
 
-COLUMNS: Final = (
-    Column("wait_mean", lambda m: m.wait_s.mean, render_duration, -1),
-    Column("wait_p99", lambda m: m.wait_s.p99, render_duration, -1),
-    Column("jct_mean", lambda m: m.jct_s.mean, render_duration, -1, "jct_mean_s"),
-    Column("jct_p99", lambda m: m.jct_s.p99, render_duration, -1),
-    Column("makespan", lambda m: m.makespan_s, render_duration, -1, "makespan_s"),
-    Column("allocation", lambda m: m.device_allocation_ratio, render_ratio, 1, "device_allocation_ratio"),
-    Column("effective", lambda m: m.effective_use_ratio, render_ratio, 1),
-    Column("goodput", lambda m: m.goodput_ratio, render_ratio, 1),
-    Column("fragmentation", lambda m: m.fragmentation_ratio, render_ratio, -1),
-    Column("slowdown", lambda m: m.bounded_slowdown.mean, render_number, -1),
-    Column("rho", lambda m: m.finish_time_fairness.p99, render_number, -1),
-    Column("jain", lambda m: m.jain_index, "{:.3f}".format, 1),
-    Column("preemptions", lambda m: m.preemptions, render_number, -1),
-    Column("lost", lambda m: m.lost_device_s / HOUR_S, render_number, -1),
+LINES: Final = (
+    Line("wait_mean", lambda m: m.wait_s.mean, render_duration, -1),
+    Line("wait_p99", lambda m: m.wait_s.p99, render_duration, -1),
+    Line("jct_mean", lambda m: m.jct_s.mean, render_duration, -1, "jct_mean_s"),
+    Line("jct_p99", lambda m: m.jct_s.p99, render_duration, -1),
+    Line("makespan", lambda m: m.makespan_s, render_duration, -1, "makespan_s"),
+    Line("allocation", lambda m: m.device_allocation_ratio, render_ratio, 1, "device_allocation_ratio"),
+    Line("effective", lambda m: m.effective_use_ratio, render_ratio, 1),
+    Line("goodput", lambda m: m.goodput_ratio, render_ratio, 1),
+    Line("fragmentation", lambda m: m.fragmentation_ratio, render_ratio, -1),
+    Line("slowdown", lambda m: m.bounded_slowdown.mean, render_number, -1),
+    Line("rho", lambda m: m.finish_time_fairness.p99, render_number, -1),
+    Line("jain", lambda m: m.jain_index, render_index, 1),
+    Line("preemptions", lambda m: m.preemptions, render_number, -1),
+    Line("lost", lambda m: m.lost_device_s / HOUR_S, render_number, -1),
 )
 
 
 def make_comparison(runs: Sequence[ReportRun], labels: Sequence[str], texts: Texts) -> Table:
-    """A row for each run, and one for the bounds."""
-    best = {column.text: _best(column, runs) for column in COLUMNS}
-    rows = [_comparison_row(run, label, best) for run, label in zip(runs, labels, strict=True)]
+    """A line for each measure, a column for each run, and one for the bounds."""
     bounds = _common_bounds(runs)
-    if bounds is not None:
-        limits = [Cell(column.render(getattr(bounds, column.bound)) if column.bound else "") for column in COLUMNS]
-        rows.append([Cell(texts["bound"]), *limits, Cell("")])
-    head = [texts["policy"], *(texts[column.text] for column in COLUMNS), texts["finished"]]
-    return Table("", head, rows)
+    rows = [_comparison_row(line, runs, bounds, texts) for line in LINES]
+    finished = (f"{render_number(run.metrics.jobs_finished)} / {render_number(run.metrics.jobs_total)}" for run in runs)
+    rows.append([Cell(texts["finished"]), *map(Cell, finished), *([Cell("")] if bounds else [])])
+    return Table("", ["", *labels, *([texts["bound"]] if bounds else [])], rows)
 
 
 def make_group_tables(run: ReportRun, texts: Texts) -> list[Table]:
@@ -133,24 +137,25 @@ def make_run_table(runs: Sequence[ReportRun], labels: Sequence[str], texts: Text
     return Table("", [texts[key] for key in keys], rows)
 
 
-def _comparison_row(run: ReportRun, label: str, best: Mapping[str, float]) -> list[Cell]:
-    gaps = render_gaps(run.metrics, run.bounds)
-    cells = [Cell(label)]
-    for column in COLUMNS:
-        value = column.measure(run.metrics)
-        is_ratio = column.bound.endswith("_ratio")
-        gap = render_gap(gaps[column.bound], is_ratio=is_ratio) if column.bound else ""
-        cells.append(Cell(column.render(value), gap=gap, is_best=value == best[column.text]))
-    finished = f"{render_number(run.metrics.jobs_finished)} / {render_number(run.metrics.jobs_total)}"
-    return [*cells, Cell(finished)]
+def _comparison_row(line: Line, runs: Sequence[ReportRun], bounds: Bounds | None, texts: Texts) -> list[Cell]:
+    best = _best(line, runs)
+    cells = [_measured(line, run, best) for run in runs]
+    limit = [Cell(line.render(getattr(bounds, line.bound)) if line.bound else "")] if bounds else []
+    return [Cell(texts[line.text]), *cells, *limit]
 
 
-def _best(column: Column, runs: Sequence[ReportRun]) -> float:
+def _measured(line: Line, run: ReportRun, best: float) -> Cell:
+    value = line.measure(run.metrics)
+    gap = render_gaps(run.metrics, run.bounds)[line.bound] if line.bound else None
+    return Cell(line.render(value), gap=render_gap(gap, is_ratio=line.bound.endswith("_ratio")), is_best=value == best)
+
+
+def _best(line: Line, runs: Sequence[ReportRun]) -> float:
     """The best value; NaN, which equals nothing, where all are alike or there is only one run."""
-    values = [value for run in runs if math.isfinite(value := column.measure(run.metrics))]
+    values = [value for run in runs if math.isfinite(value := line.measure(run.metrics))]
     if len(set(values)) < 2:
         return math.nan
-    return max(values) if column.better > 0 else min(values)
+    return max(values) if line.better > 0 else min(values)
 
 
 def _common_bounds(runs: Sequence[ReportRun]) -> Bounds | None:

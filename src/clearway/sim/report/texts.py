@@ -8,7 +8,7 @@ Language = Literal["en", "zh"]
 ENGLISH: Final[Mapping[str, str]] = {
     "lang": "en",
     "summary": "Comparison",
-    "summary_note": "Best of each column in bold. A gap is the distance to the bound, which no scheduler can pass.",
+    "summary_note": "Best of each line in bold. A gap is the distance to the bound, which no scheduler can pass.",
     "policy": "Policy",
     "bound": "Bound",
     "gap": "gap",
@@ -38,7 +38,8 @@ ENGLISH: Final[Mapping[str, str]] = {
     "cdf_note": "Share of jobs (vertical) that waited or took at most so long (horizontal, logarithmic; less than a "
     "second counts as one). By size in devices and by kind of job.",
     "all_jobs": "all jobs",
-    "devices": "devices",
+    "one_device": "1 device",
+    "some_devices": "{} devices",
     "fairness_title": "Fairness between tenants",
     "fairness_note": "Service ratio of the tenants with most device-time: run time over completion time, weighted by "
     "devices; 1 = its jobs never waited. The closer the points of a policy stand to one another, the fairer it is.",
@@ -89,7 +90,7 @@ ENGLISH: Final[Mapping[str, str]] = {
 CHINESE: Final[Mapping[str, str]] = {
     "lang": "zh-CN",
     "summary": "对比",
-    "summary_note": "每列最优值以粗体显示。差距指与理论界的距离，任何调度器都无法越过该界。",
+    "summary_note": "每行最优值以粗体显示。差距指与理论界的距离，任何调度器都无法越过该界。",
     "policy": "策略",
     "bound": "理论界",
     "gap": "差距",
@@ -118,7 +119,8 @@ CHINESE: Final[Mapping[str, str]] = {
     "cdf_note": "纵轴：等待或完成时间不超过横轴值的作业比例；横轴为对数刻度，不足一秒按一秒计。"
     "按设备数与作业类型分列。",
     "all_jobs": "全部作业",
-    "devices": "设备",
+    "one_device": "1 台设备",
+    "some_devices": "{} 台设备",
     "fairness_title": "租户间公平性",
     "fairness_note": "设备时间最多的租户的服务比：运行时间除以完成时间，以设备数加权；1 表示从未等待。"
     "同一策略的点越集中越公平。",
