@@ -57,8 +57,8 @@ class BoundDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """No schedule has a smaller mean JCT or makespan; NaN where no job can run. None has a larger allocation ratio while
-    all devices are healthy and no work is done twice: lost work is allocated too, but is nothing to strive for.
+    """No schedule has a smaller mean JCT or makespan; NaN where no job can run. None has a larger allocation ratio
+    while all devices are healthy and no work is done twice: lost work is allocated too, but is nothing to strive for.
 
     jobs: how many they are about. details: the single bounds; the first two fields are the largest of their kind.
     notes: what was left out, in sentences.
