@@ -13,6 +13,7 @@ all nodes in order:
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Final, Self
 
 import pydantic
@@ -22,7 +23,7 @@ from clearway.model.errors import InputError
 from clearway.model.ids import NodeName
 from clearway.model.jobs import DomainLevel
 from clearway.model.units import DEVICES_PER_MODEL_MAX
-from clearway.wire.documents import parse_document, validate_document
+from clearway.wire.documents import Document, load_document, parse_document, validate_document
 from clearway.wire.problems import NOTHING, ParseError, describe_mismatch
 from clearway.wire.ranges import NAMES_MAX, expand_names
 from clearway.wire.schema import (
@@ -35,6 +36,7 @@ from clearway.wire.schema import (
     Text,
     convert,
     list_one,
+    require_items,
 )
 from clearway.wire.slurm_values import FEATURE_LABEL
 from clearway.wire.units import parse_cpus, parse_devices, parse_memory, parse_power
@@ -152,7 +154,7 @@ class LinkModel(Schema):
 class ClusterModel(Schema):
     """A cluster file."""
 
-    nodes: Annotated[tuple[NodeModel, ...], pydantic.Field(min_length=1)]
+    nodes: Annotated[tuple[NodeModel, ...], pydantic.BeforeValidator(require_items)]
     topology: TopologyModel = TopologyModel()
     links: dict[DomainLevel, LinkModel] = pydantic.Field(default_factory=dict)
     power_budget: Annotated[int | None, convert(parse_power)] = None
@@ -171,9 +173,18 @@ class ClusterModel(Schema):
         return self
 
 
+def load_cluster_file(path: Path) -> ClusterSpec:
+    """The cluster of the file at `path`. Raises InputError, also where it cannot be read."""
+    return _read_cluster(load_document(path))
+
+
 def parse_cluster_file(text: str, *, source: str) -> ClusterSpec:
     """The cluster of a YAML or JSON file. Raises InputError that lists all errors with lines."""
-    model = validate_document(parse_document(text, source=source), ClusterModel, synonyms=SYNONYMS)
+    return _read_cluster(parse_document(text, source=source))
+
+
+def _read_cluster(document: Document) -> ClusterSpec:
+    model = validate_document(document, ClusterModel, synonyms=SYNONYMS)
     nodes: list[NodeSpec] = []
     for group in model.nodes:
         nodes.extend(_make_nodes(group, model.topology, len(nodes)))
@@ -197,7 +208,7 @@ def parse_cluster_short(text: str) -> ClusterSpec:
     for part in text.split(","):
         match = _SHORT_GROUP.fullmatch(part.strip())
         if match is None or int(match[1]) < 1 or int(match[2]) > DEVICES_PER_MODEL_MAX:
-            hint = f"nodes from 1, devices from 0 to {DEVICES_PER_MODEL_MAX}"
+            hint = f"nodes from 1, devices from 0 to {DEVICES_PER_MODEL_MAX}; or the path of a cluster file"
             raise InputError(describe_mismatch(expected, text, hint))
         model, memory, count = match[3] or ANY_MODEL, parse_memory(match[4]) if match[4] else 0, int(match[2])
         devices = (DeviceGroup(model=model, count=count, memory_bytes=memory),) if count else ()

@@ -10,7 +10,7 @@ from clearway.wire.dependencies import DependencyRequest, parse_dependencies
 from clearway.wire.moments import parse_moment
 from clearway.wire.problems import NOTHING, ParseError
 from clearway.wire.ranges import ArrayTasks, parse_array
-from clearway.wire.schema import Flag, Name, Schema, Text, convert, list_one
+from clearway.wire.schema import Flag, Name, Schema, Text, convert, list_one, require_items
 from clearway.wire.units import (
     DeviceRequest,
     Scalar,
@@ -33,6 +33,11 @@ def parse_memory_minimum(value: Scalar) -> int:
         hint = "an upper bound cannot be asked for; name the models in `gpu_model`"
         raise ParseError(expected="a memory size or minimum, such as 40GB or 40GB..", found=value, hint=hint)
     return parse_memory(text.removesuffix("..").removesuffix("+") if isinstance(text, str) else text)
+
+
+def _read_command(value: object) -> object:
+    """Words, or one text that is the only word."""
+    return require_items(list_one(value))
 
 
 def _read_moment(value: object, info: pydantic.ValidationInfo) -> int:
@@ -194,7 +199,7 @@ class JobModel(Schema):
     deadline: Moment | None = None
     latency_target: Duration | None = None
     run: Annotated[str, pydantic.Field(min_length=1)] | None = None
-    command: Annotated[tuple[Text, ...], pydantic.BeforeValidator(list_one), pydantic.Field(min_length=1)] | None = None
+    command: Annotated[tuple[Text, ...], pydantic.BeforeValidator(_read_command)] | None = None
     setup: str = ""
     workdir: Text = ""
     image: Text = ""
@@ -233,4 +238,4 @@ class JobModel(Schema):
 class JobsModel(Schema):
     """A file of several jobs."""
 
-    jobs: Annotated[tuple[JobModel, ...], pydantic.Field(min_length=1)]
+    jobs: Annotated[tuple[JobModel, ...], pydantic.BeforeValidator(require_items)]

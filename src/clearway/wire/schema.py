@@ -1,5 +1,6 @@
 """What our pydantic models have in common, and their errors in our words."""
 
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -41,6 +42,13 @@ NotNegativeNumber = Annotated[
 Flag = Annotated[bool, pydantic.Field(strict=True)]
 
 
+def require_items(value: object) -> object:
+    """A list that is not empty (pydantic's own check also counts items that are wrong as missing)."""
+    if value is None or (isinstance(value, list | tuple) and not value):
+        raise ParseError(expected="a list of at least one item", found=NOTHING if value is None else value)
+    return value
+
+
 def convert(parser: Callable[[Any], Any]) -> pydantic.BeforeValidator:
     """A field read by one of the parsers of `wire.units` and its like, which raise ParseError."""
     return pydantic.BeforeValidator(lambda value: parser(_refuse_nothing(value)))
@@ -61,9 +69,9 @@ def make_problem(
     """One of pydantic's error details as a Problem. line_of: from place to line."""
     place: tuple[str | int, ...] = tuple(part for part in details["loc"] if part != "[key]")
     expected, found, hint, inner = _word_error(details, model, place, synonyms)
-    name = render_place(place) + (f".{inner}" if inner and place else inner)
-    inner_place = (*place, *inner.split(".")) if inner else place
-    return Problem(source=source, line=line_of(inner_place), field=name, expected=expected, found=found, hint=hint)
+    place += tuple(int(part) if part.isdigit() else part for part in inner.split(".") if part)
+    name = render_place(place)
+    return Problem(source=source, line=line_of(place), field=name, expected=expected, found=found, hint=hint)
 
 
 def render_place(place: tuple[str | int, ...]) -> str:
@@ -109,7 +117,8 @@ _HINTS = {
 
 def _plain_words(message: str) -> str:
     """pydantic's sentence as the object of `expected`."""
-    words = message.removeprefix("Input should be ").replace("String should match pattern", "text that matches")
+    words = re.sub(r"^(?=greater|less)", "a number ", message.removeprefix("Input should be "))
+    words = words.replace("String should match pattern", "text that matches")
     return words[:1].lower() + words[1:]
 
 

@@ -8,15 +8,17 @@ tenants:
   - {name: vision-students, parent: vision, guaranteed: 8, borrow_max: 0, lend_max: 8}
 """
 
+import graphlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Final, Self
 
 import pydantic
 
 from clearway.model.cluster import QueueSpec, Quota, TenantSpec
 from clearway.model.ids import ROOT_TENANT, QueueName, TenantName
-from clearway.wire.documents import parse_document, validate_document
+from clearway.wire.documents import Document, load_document, parse_document, validate_document
 from clearway.wire.problems import ParseError, suggest_name
 from clearway.wire.schema import Count, Name, PositiveNumber, Schema, Whole, convert
 from clearway.wire.units import parse_milli, parse_time_span
@@ -104,19 +106,8 @@ class SiteModel(Schema):
                 hint = suggest_name(tenant.parent, names) or "leave it out for a tenant at the top"
                 field = f"tenants.{index}.parent"
                 raise ParseError(expected="a tenant of this file", found=tenant.parent, hint=hint, field=field)
-        self._check_circles(names)
+        _check_circles(self.tenants, names)
         return self
-
-    def _check_circles(self, places: Mapping[str, int]) -> None:
-        for index, tenant in enumerate(self.tenants):
-            path, current = [tenant.name], tenant
-            while current.parent in places:
-                current = self.tenants[places[current.parent]]
-                path.append(current.name)
-                if len(path) > len(self.tenants):
-                    shown = " → ".join(path[: path.index(tenant.name, 1) + 1] if tenant.name in path[1:] else path)
-                    field = f"tenants.{index}.parent"
-                    raise ParseError(expected="parents without a circle", found=shown, hint="cut it", field=field)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +118,18 @@ class Site:
     tenants: tuple[TenantSpec, ...]
 
 
+def load_site_file(path: Path) -> Site:
+    """Queues and tenants of the file at `path`. Raises InputError, also where it cannot be read."""
+    return _read_site(load_document(path))
+
+
 def parse_site_file(text: str, *, source: str) -> Site:
     """Queues and tenants of a YAML or JSON file. Raises InputError that lists all errors with lines."""
-    model = validate_document(parse_document(text, source=source), SiteModel, synonyms=SYNONYMS)
+    return _read_site(parse_document(text, source=source))
+
+
+def _read_site(document: Document) -> Site:
+    model = validate_document(document, SiteModel, synonyms=SYNONYMS)
     return Site(
         queues=tuple(_make_queue(queue) for queue in model.queues),
         tenants=_order_tenants([_make_tenant(tenant) for tenant in model.tenants]),
@@ -144,6 +144,16 @@ def _check_unique(field: str, names: list[str]) -> dict[str, int]:
             raise ParseError(expected="each name once", found=name, hint="rename it", field=f"{field}.{index}.name")
         places[name] = index
     return places
+
+
+def _check_circles(tenants: tuple[TenantModel, ...], places: Mapping[str, int]) -> None:
+    graph = {tenant.name: [tenant.parent] for tenant in tenants if tenant.parent in places}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        circle: list[str] = error.args[1]
+        shown, field = " → ".join(circle), f"tenants.{places[circle[0]]}.parent"
+        raise ParseError(expected="parents without a circle", found=shown, hint="cut it", field=field) from error
 
 
 def _make_queue(queue: QueueModel) -> QueueSpec:
