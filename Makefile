@@ -23,6 +23,7 @@ help: ## list the tasks
 
 setup: ## make or update .venv from requirements.lock; quick when nothing changed
 	@./scripts/setup
+	@find $(CACHE)/numba -mindepth 1 -maxdepth 1 -mtime +7 -exec rm -rf {} + 2>/dev/null || true
 
 check: setup ## format, lint, types, import contracts (under 30 s)
 	@$(BIN)/ruff format --check --quiet .
@@ -61,6 +62,7 @@ lock: setup ## resolve the dependencies anew into requirements.lock
 	  --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links \
 	  --no-emit-trusted-host --output-file requirements.lock pyproject.toml
 
-clean: ## remove what the tasks made, the virtual environment included
+clean: ## remove what the tasks made, the virtual environment and compiled code included
 	@rm -rf .venv out build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf $(CACHE)/numba
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
