@@ -45,9 +45,11 @@ def _is_met(books: Books, spec: JobSpec, dependency: Dependency) -> bool:
 
 
 def _is_before_in_line(spec: JobSpec, other: ShadowJob) -> bool:
-    """Whether a singleton must wait for `other`: same user and name, accepted earlier, not over."""
-    is_kin = (other.spec.user, other.spec.name) == (spec.user, spec.name)
-    return is_kin and other.spec.id < spec.id and other.phase is not Phase.ENDED
+    """Whether a singleton must wait for `other`, as in Slurm: same user and name, and it runs, is suspended, or waits
+    and was accepted earlier; whether it is a singleton itself does not matter."""
+    if other.spec.id == spec.id or (other.spec.user, other.spec.name) != (spec.user, spec.name):
+        return False
+    return other.phase not in (Phase.WAITING, Phase.ENDED) or (other.phase is Phase.WAITING and other.spec.id < spec.id)
 
 
 def _array_reason(books: Books, spec: JobSpec) -> str:

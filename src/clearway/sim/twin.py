@@ -60,8 +60,9 @@ IDLE_TIMERS_MAX: Final = 1_000
 """Timers in a row after which nothing was done, with nothing else to come: the waiting jobs will never start. Far more
 than any policy's patience needs, far less than for ever."""
 
-HASTY_WAKES_MAX: Final = 10_000
-"""Turns in a row after which the kernel wants to be woken in the same millisecond: an endless loop in it."""
+TURNS_PER_MOMENT_MAX: Final = 10_000
+"""Turns in a row at the same millisecond after which the kernel will not come to rest: it wakes itself, or starts and
+preempts the same jobs, without end. A million jobs submitted at once take some hundred."""
 
 _KIB: Final = 1_024
 
@@ -199,7 +200,7 @@ class _Twin:
         self.events = 0
         self.cycles = 0
         self.idle_timers = 0
-        self.hasty_wakes = 0
+        self.turns = 0
 
     # --- the loop -------------------------------------------------------------------------------------------------
 
@@ -229,6 +230,9 @@ class _Twin:
                 recorder.sample(at_ms)
                 if self.progress is not None:
                     self.progress(recorder.ended, total)
+            self.turns = self.turns + 1 if at_ms == now_ms else 0
+            if self.turns > TURNS_PER_MOMENT_MAX:
+                raise InternalError(f"expected time to go on; {self.turns} decisions in a row were made at {now_ms} ms")
             now_ms = at_ms
             events = self.backend.observe(now_ms) if backend_ms == now_ms else []
             if self.cancelled:
@@ -266,11 +270,6 @@ class _Twin:
                     self.decision_log(render_decision(now_ms, command))
         for checker in self.checkers:
             checker.watch(event, commands)
-        self.hasty_wakes = self.hasty_wakes + 1 if self.timer_ms <= now_ms else 0
-        if self.hasty_wakes > HASTY_WAKES_MAX:
-            raise InternalError(
-                f"expected time to go on; the kernel asked {self.hasty_wakes} times to wake at {now_ms}"
-            )
 
     # --- single events --------------------------------------------------------------------------------------------
 
