@@ -128,10 +128,12 @@ class Books:
             count * memory_of_share(self.request_of(job), device.memory_bytes) for job, count in device.holders.items()
         )
 
-    def held_milli(self, job: JobId) -> int:
-        """Thousandths of devices that a job holds."""
-        shares = sum(place.holders[job] for place in self._places.get(job, ()) if isinstance(place, ShadowDevice))
-        return shares * self.request_of(job).share_milli
+    def counted_milli(self, job: JobId) -> int:
+        """Thousandths of devices that limits and quotas count for a job: while it moves, the larger of what it had
+        and what it gets; that both are held for a moment is the world's matter, not the user's."""
+        shadow = self.jobs[job]
+        replicas = [held.replicas for held in (shadow.allocation, shadow.target) if held is not None]
+        return max(replicas, default=0) * shadow.spec.request.device_milli
 
     def holding_jobs(self) -> Iterator[ShadowJob]:
         """The jobs that hold something, in the order in which they were last given devices."""

@@ -176,7 +176,7 @@ def make_queue_rule(queues: tuple[QueueSpec, ...]) -> Callable[[Books, ShadowJob
         if queue is None:
             return ""
         running = [other.spec.id for other in books.holding_jobs() if other.spec.queue == queue.name]
-        held = sum(books.held_milli(other) for other in running)
+        held = sum(books.counted_milli(other) for other in running)
         if queue.running_max is not None and len(running) > queue.running_max:
             return f"queue {queue.name} allows {queue.running_max} running jobs, found {len(running)}"
         if queue.devices_max_milli is not None and held > queue.devices_max_milli:
@@ -206,7 +206,7 @@ def make_quota_rule(tenants: tuple[TenantSpec, ...]) -> Callable[[Books, ShadowJ
 
 
 def _held_by(books: Books, job: ShadowJob, tenants: list[TenantName]) -> int:
-    return books.held_milli(job.spec.id) if job.spec.tenant in tenants else 0
+    return books.counted_milli(job.spec.id) if job.spec.tenant in tenants else 0
 
 
 def _names_below(name: TenantName, tenants: tuple[TenantSpec, ...]) -> list[TenantName]:
