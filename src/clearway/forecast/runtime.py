@@ -10,7 +10,7 @@ Where a key has too few samples for a tail, the tail also takes in wider keys, a
 Pure and bounded: at most `KEYS_MAX` keys of `SAMPLES_KEPT` samples; the keys longest without news are forgotten first.
 """
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ SAMPLES_MIN: Final = 2
 """Fewer samples than this do not speak for a key while a wider one knows more (Tsafrir et al. use the last two)."""
 
 KEYS_MAX: Final = 100_000
-"""Keys kept. A job has at most nine; at some 700 bytes each this is 70 MB at the very most."""
+"""Keys kept. A job has at most nine; at some 600 bytes each this is 60 MB at the very most."""
 
 CUT_OFF_STRETCH: Final = 2
 """A run that was cut off counts as this many times as long: of heavy-tailed run times, what has lasted is likely to
@@ -68,34 +68,6 @@ class Prediction:
     source: Source
 
 
-class _Samples:
-    """The last `SAMPLES_KEPT` values, in order of arrival and in order of size."""
-
-    __slots__ = ("oldest", "ordered", "recent")
-
-    def __init__(self) -> None:
-        self.recent: list[int] = []
-        self.ordered: list[int] = []
-        self.oldest = 0
-
-    def add(self, value: int) -> None:
-        if len(self.recent) < SAMPLES_KEPT:
-            self.recent.append(value)
-        else:
-            forgotten = self.recent[self.oldest]
-            self.recent[self.oldest] = value
-            self.oldest = (self.oldest + 1) % SAMPLES_KEPT
-            del self.ordered[bisect_left(self.ordered, forgotten)]
-        insort(self.ordered, value)
-
-    def copy(self) -> "_Samples":
-        other = _Samples()
-        other.recent = self.recent.copy()
-        other.ordered = self.ordered.copy()
-        other.oldest = self.oldest
-        return other
-
-
 _Key = tuple[Source, str, str, int, int]
 
 
@@ -132,7 +104,7 @@ class RuntimeHistory:
     __slots__ = ("_samples",)
 
     def __init__(self) -> None:
-        self._samples: OrderedDict[_Key, _Samples] = OrderedDict()
+        self._samples: OrderedDict[_Key, list[int]] = OrderedDict()
 
     def observe_finished(self, spec: JobSpec, run_ms: int, *, completed: bool) -> None:
         """A job ran for `run_ms`; completed is False when it was cut off (the true run time is longer)."""
@@ -142,12 +114,14 @@ class RuntimeHistory:
         for key in _keys(spec, said_ms):
             known = samples.get(key)
             if known is None:
-                known = samples[key] = _Samples()
+                known = samples[key] = []
                 if len(samples) > KEYS_MAX:
                     samples.popitem(last=False)
             else:
                 samples.move_to_end(key)
-            known.add(value * _PPM // said_ms if key[0] in _RATIOS else value)
+            known.append(value * _PPM // said_ms if key[0] in _RATIOS else value)
+            if len(known) > SAMPLES_KEPT:
+                del known[0]
 
     def predict_ms(self, spec: JobSpec, quantile: float, elapsed_ms: int = 0) -> int | None:
         """Run time that a share `quantile` of such jobs does not exceed; None when nothing is known.
@@ -188,11 +162,12 @@ class RuntimeHistory:
                 continue
             source = key[0]
             scale = said_ms if source in _RATIOS else _PPM
-            first = bisect_right(known.ordered, elapsed_ms * _PPM // scale) if elapsed_ms else 0
-            count = len(known.ordered) - first
+            ordered = sorted(known)
+            first = bisect_right(ordered, elapsed_ms * _PPM // scale) if elapsed_ms else 0
+            count = len(ordered) - first
             if count < SAMPLES_MIN and not (count and source is Source.ALL):
                 continue
-            value, is_within = _quantile(known.ordered, first, permille)
+            value, is_within = _quantile(ordered, first, permille)
             edge = _outer(edge, value * scale // _PPM, permille)
             found = (edge, count, source)
             if is_within:
