@@ -5,10 +5,8 @@ SHELL := /bin/sh
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-# Machine code made by Numba is kept outside the tree, under a key of all sources: Numba itself looks only at the file
-# of the outermost function, and would run stale code after a change in a function that was inlined from another file.
-CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/clearway
-export NUMBA_CACHE_DIR := $(CACHE)/numba/$(shell cat $$(find src bench -name '*.py' | LC_ALL=C sort) | sha256sum | cut -c1-16)
+# Where machine code is kept, and why not where Numba would keep it.
+export NUMBA_CACHE_DIR := $(shell ./scripts/numba-cache)
 
 # Number of test processes; 0 = one process without workers.
 JOBS ?= 2
@@ -23,7 +21,7 @@ help: ## list the tasks
 
 setup: ## make or update .venv from requirements.lock; quick when nothing changed
 	@./scripts/setup
-	@find $(CACHE)/numba -mindepth 1 -maxdepth 1 -mtime +7 -exec rm -rf {} + 2>/dev/null || true
+	@find $(dir $(NUMBA_CACHE_DIR)) -mindepth 1 -maxdepth 1 -mtime +7 -exec rm -rf {} + 2>/dev/null || true
 
 check: setup ## format, lint, types, import contracts (under 30 s)
 	@$(BIN)/ruff format --check --quiet .
@@ -64,5 +62,5 @@ lock: setup ## resolve the dependencies anew into requirements.lock
 
 clean: ## remove what the tasks made, the virtual environment and compiled code included
 	@rm -rf .venv out build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	@rm -rf $(CACHE)/numba
+	@rm -rf $(dir $(NUMBA_CACHE_DIR))
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,25 +1,22 @@
 """Options and fixtures of all tests: golden files, and the seeds of the simulation tests."""
 
 import difflib
-import hashlib
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 GOLDEN = Path(__file__).parent / "golden"
-SOURCES = Path(__file__).parents[1] / "src"
+NUMBA_CACHE = Path(__file__).parents[1] / "scripts" / "numba-cache"
 
 
 def keep_machine_code_by_sources() -> None:
-    """Numba looks only at the file of the outermost function to see whether its machine code on disk is stale; after a
-    change in a function of another file that it inlined, tests would run old code. So each state of the sources has a
-    folder of its own, as in the Makefile, which comes first. Must run before numba is imported."""
-    texts = b"".join(path.read_bytes() for path in sorted(SOURCES.rglob("*.py")))
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")  # noqa: TID251 - a test run is a program
-    folder = home / "clearway" / "numba" / hashlib.sha256(texts).hexdigest()[:16]
-    os.environ.setdefault("NUMBA_CACHE_DIR", str(folder))  # noqa: TID251 - and so are the commands that it starts
+    """Choose the folder of compiled code as the Makefile does, unless it is chosen. Before numba is imported."""
+    if "NUMBA_CACHE_DIR" not in os.environ:  # noqa: TID251 - a test run is a program; its environment is its border
+        folder = subprocess.run([NUMBA_CACHE], capture_output=True, text=True, check=True).stdout.strip()
+        os.environ["NUMBA_CACHE_DIR"] = folder  # noqa: TID251 - also for the commands that tests start
 
 
 keep_machine_code_by_sources()
