@@ -6,7 +6,8 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
 # Where machine code is kept, and why not where Numba would keep it.
-export NUMBA_CACHE_DIR := $(shell ./scripts/numba-cache)
+export NUMBA_CACHE_DIR := $(or $(shell ./scripts/numba-cache),$(error scripts/numba-cache failed))
+NUMBA_CACHES := $(patsubst %/,%,$(dir $(NUMBA_CACHE_DIR)))
 
 # Number of test processes; 0 = one process without workers.
 JOBS ?= 2
@@ -21,7 +22,7 @@ help: ## list the tasks
 
 setup: ## make or update .venv from requirements.lock; quick when nothing changed
 	@./scripts/setup
-	@find $(dir $(NUMBA_CACHE_DIR)) -mindepth 1 -maxdepth 1 -mtime +7 -exec rm -rf {} + 2>/dev/null || true
+	@find "$(NUMBA_CACHES)" -mindepth 1 -maxdepth 1 -mtime +7 -exec rm -rf {} + 2>/dev/null || true
 
 check: setup ## format, lint, types, import contracts (under 30 s)
 	@$(BIN)/ruff format --check --quiet .
@@ -62,5 +63,5 @@ lock: setup ## resolve the dependencies anew into requirements.lock
 
 clean: ## remove what the tasks made, the virtual environment and compiled code included
 	@rm -rf .venv out build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	@rm -rf $(dir $(NUMBA_CACHE_DIR))
+	@rm -rf "$(NUMBA_CACHES)"
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
