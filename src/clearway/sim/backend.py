@@ -197,7 +197,11 @@ class SimulatedBackend:
                 self._fail(now_ms, run, StopCause.START_FAILED)
                 return
             self._health.enter(row, run.allocation)
-        delay_ms = self._delays.get(self._jobs[row].spec.kind, 0) if self._delays else 0
+        self._prepare(now_ms, run)
+
+    def _prepare(self, now_ms: int, run: _Run) -> None:
+        """The cold start, if there is one: work that lies in memory needs none."""
+        delay_ms = self._delays.get(self._jobs[run.row].spec.kind, 0) if self._delays else 0
         if delay_ms and not (run.progress is not None and run.progress.is_in_memory):
             self._await(run, now_ms + delay_ms, _STARTING, _RANK_START)
         else:
@@ -449,7 +453,7 @@ class SimulatedBackend:
             run.phase = _WORKING
             self._await_end(run, self._work(now_ms, run, self._pace.ppm(truth, run.allocation)))
         else:
-            self._begin(now_ms, run)
+            self._prepare(now_ms, run)
 
     def _cap(self, now_ms: int, command: Cap) -> None:
         """Power caps do not change the speed of simulated devices."""

@@ -175,6 +175,8 @@ class Recorder:
 
         To be called when `now_ms` > `next_sample_ms`, before anything that happens at `now_ms` is told.
         """
+        if self._samples and self._samples[-1][0] == self.next_sample_ms:
+            self._samples.pop()  # thinning moved an older row to this time
         self._samples.append(self._row(self.next_sample_ms))
         if len(self._samples) >= SAMPLES_MAX:
             self._step_ms *= 2

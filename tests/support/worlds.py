@@ -1,0 +1,79 @@
+"""Small clusters, workloads and allocations for tests of the twin."""
+
+import numpy as np
+
+from clearway.model.allocation import Allocation
+from clearway.model.cluster import ClusterSpec, DeviceGroup, NodeSpec
+from clearway.model.jobs import JobSpec, Outcome, Request
+from clearway.model.units import FOREVER_MS, MILLI
+from clearway.sim.backend import SimulatedBackend, job_rows
+from clearway.sim.outages import make_outages
+from clearway.sim.pace import Pace
+from clearway.sim.recorder import Recorder
+from clearway.sim.workload import TraceJob, Workload
+
+
+def make_cluster(nodes=2, devices=4, *, speed=1.0, **node):
+    """`nodes` equal nodes of `devices` devices, named n0, n1, …"""
+    group = DeviceGroup(model="A100", count=devices, speed=speed)
+    return ClusterSpec(nodes=tuple(NodeSpec(name=f"n{index}", groups=(group,), **node) for index in range(nodes)))
+
+
+def make_trace_job(number=1, *, submit_ms=0, run_ms=1_000, devices=1, outcome=Outcome.COMPLETED, profile="", **spec):
+    spec = {"request": Request(devices=devices)} | spec
+    return TraceJob(JobSpec(id=number, **spec), submit_ms, run_ms, profile, outcome)
+
+
+def make_workload(*jobs):
+    return Workload("test", list(jobs))
+
+
+def make_allocation(nodes, devices):
+    return Allocation(np.array(nodes, dtype=np.int64), np.array(devices, dtype=np.int64))
+
+
+class BackendBench:
+    """A backend with a recorder, told what to do at which time; `events` is all that it has reported."""
+
+    def __init__(self, *jobs, cluster=None, faults=(), speeds=None, settings=None):
+        self.cluster = cluster or make_cluster()
+        self.workload = make_workload(*jobs)
+        self.recorder = Recorder(self.workload, self.cluster.device_count * MILLI, lambda: 0)
+        self.backend = SimulatedBackend(
+            self.workload.jobs,
+            job_rows(self.workload.jobs),
+            self.cluster,
+            self.recorder,
+            pace=Pace(self.cluster, speeds),
+            outages=make_outages(faults, (), self.cluster),
+            settings=settings,
+        )
+        self.events = []
+        self.now_ms = 0
+        for row in range(len(jobs)):
+            self.recorder.submitted(row)
+
+    def run(self, until_ms=FOREVER_MS):
+        """Let everything happen up to and including `until_ms`; returns what was reported."""
+        told = []
+        while (at_ms := self.backend.next_ms(self.now_ms)) <= until_ms and at_ms != FOREVER_MS:
+            self.now_ms = at_ms
+            told += self.backend.observe(at_ms)
+        if until_ms != FOREVER_MS:
+            self.now_ms = until_ms
+        self.events += told
+        return told
+
+    def perform(self, at_ms, *commands):
+        """Let everything happen up to `at_ms`, then carry out the commands; returns what they caused at once."""
+        self.run(at_ms)
+        for command in commands:
+            self.backend.perform(at_ms, command)
+        told = self.backend.observe(at_ms)
+        self.events += told
+        return told
+
+    def columns(self):
+        """The recorder's columns, closed now."""
+        end_ms = self.recorder.close(self.now_ms)
+        return self.recorder.result(end_ms, policy="", cluster="", seed=0, stats=None, digest="")
