@@ -26,8 +26,8 @@ CHARACTERS_MAX: Final = 8 << 20
 DEPTH_MAX: Final = 32
 """Our deepest schema has 6 levels."""
 
-VALUES_MAX: Final = 1_000_000
-"""Bounds what aliases can unfold to."""
+VALUES_MAX: Final = 300_000
+"""Bounds what aliases can unfold to; 12,500 nodes written one by one are 150,000 values."""
 
 JSON_DIGITS_MAX: Final = 300
 """Longest number that is read as one; Python refuses to convert more than 4,300 digits."""
