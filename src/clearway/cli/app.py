@@ -8,10 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from clearway import __version__
-from clearway.cli import comparing, jobs, policies, scenarios, simulating, traces
+from clearway.cli.comparing import compare
 from clearway.cli.errors import CommandGroup
+from clearway.cli.jobs import job_app
 from clearway.cli.messages import Language, choose_language, translate
+from clearway.cli.policies import policies_app
+from clearway.cli.scenarios import scenario_app
 from clearway.cli.session import make_session
+from clearway.cli.simulating import simulate
+from clearway.cli.traces import trace_app
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -19,12 +24,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Dynamic allocation of GPU clusters: try every policy on real traces before it is trusted.",
 )
-simulating.register(app)
-comparing.register(app)
-app.add_typer(traces.app, name="trace")
-app.add_typer(policies.app, name="policies")
-app.add_typer(jobs.app, name="job")
-app.add_typer(scenarios.app, name="scenario")
+app.command(help="Replay a trace under one policy and show waits, use, and the gap to the limits.")(simulate)
+app.command(help="Replay a trace under several policies, on all cores, and mark the best of each column.")(compare)
+app.add_typer(trace_app, name="trace")
+app.add_typer(policies_app, name="policies")
+app.add_typer(job_app, name="job")
+app.add_typer(scenario_app, name="scenario")
 
 
 def _print_version(is_asked: bool) -> None:

@@ -1,1 +1,6 @@
-CHINESE = {}
+"""Chinese texts by their English key."""
+
+from collections.abc import Mapping
+from typing import Final
+
+CHINESE: Final[Mapping[str, str]] = {}

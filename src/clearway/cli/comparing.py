@@ -19,13 +19,6 @@ from clearway.cli.outputs import is_json_only, note_written, ready_path, write_j
 from clearway.cli.session import session_of
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    app.command(
-        name="compare", help="Replay a trace under several policies, on all cores, and mark the best of each column."
-    )(compare)
-
-
 def compare(
     context: typer.Context,
     trace: TraceArgument,
@@ -52,13 +45,13 @@ def compare(
     from clearway.bootstrap import reports
     from clearway.bootstrap.comparison import make_comparison_request, run_comparison
     from clearway.bootstrap.simulation import SimulationRequest
-    from clearway.cli.tables import show_comparison
+    from clearway.cli.show_runs import show_comparison
 
     session = session_of(context)
     base = SimulationRequest(
         trace=trace,
         policy="",
-        format=trace_format,
+        format_name=trace_format,
         cluster=cluster,
         site=site,
         faults=faults,
@@ -77,5 +70,5 @@ def compare(
     if json_target is not None:
         write_json(session, reports.comparison_as_json(comparison), json_target)
     if html is not None:
-        reports.write_runs_html(list(comparison.first_runs), html)
+        reports.write_runs_html(comparison.first_runs, html, title=trace, language=session.language.value)
         note_written(session, html)

@@ -8,10 +8,10 @@ from clearway.cli.options import JsonOption
 from clearway.cli.outputs import is_json_only, write_json
 from clearway.cli.session import session_of
 
-app = typer.Typer(invoke_without_command=True, help="List the policies, or show one as a YAML file.")
+policies_app = typer.Typer(invoke_without_command=True, help="List the policies, or show one as a YAML file.")
 
 
-@app.callback()
+@policies_app.callback()
 def list_policies(context: typer.Context, json_target: JsonOption = None) -> None:
     """One line per policy, unless a sub-command follows."""
     if context.invoked_subcommand is not None:
@@ -27,7 +27,7 @@ def list_policies(context: typer.Context, json_target: JsonOption = None) -> Non
         write_json(session, [{"name": name, "summary": text} for name, text in policy_summaries()], json_target)
 
 
-@app.command(help="Print a policy as YAML: change it, and give the file to --policy.")
+@policies_app.command(help="Print a policy as YAML: change it, and give the file to --policy.")
 def show(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A name that `clearway policies` lists.")],

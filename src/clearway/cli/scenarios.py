@@ -6,12 +6,13 @@ from clearway.cli.options import HtmlOption, JsonOption, SeedOption
 from clearway.cli.outputs import is_json_only, note_written, ready_path, write_json
 from clearway.cli.session import session_of
 
-app = typer.Typer(no_args_is_help=True, help="Run a built-in scenario.")
+scenario_app = typer.Typer(no_args_is_help=True, help="Run a built-in scenario.")
 
-SCENARIOS = (("case-study", "A centre of 128 GPUs for four weeks: split by hand, and allocated by Clearway."),)
+CASE_STUDY = "A centre of 128 GPUs for four weeks: split by hand, and allocated by Clearway."
+SCENARIOS = (("case-study", CASE_STUDY),)
 
 
-@app.command(name="list", help="List the built-in scenarios.")
+@scenario_app.command(name="list", help="List the built-in scenarios.")
 def list_scenarios(context: typer.Context, json_target: JsonOption = None) -> None:
     """One line per scenario."""
     from clearway.cli.tables import show_pairs
@@ -23,14 +24,14 @@ def list_scenarios(context: typer.Context, json_target: JsonOption = None) -> No
         write_json(session, [{"name": name, "summary": text} for name, text in SCENARIOS], json_target)
 
 
-@app.command(name="case-study", help="A centre of 128 GPUs for four weeks: split by hand, and allocated by Clearway.")
+@scenario_app.command(name="case-study", help=CASE_STUDY)
 def case_study(
     context: typer.Context, seed: SeedOption = 0, json_target: JsonOption = None, html: HtmlOption = None
 ) -> None:
     """Run both sides, show them against the published result, write."""
     from clearway.bootstrap import reports
     from clearway.bootstrap.casestudy import case_study_as_json, run_case_study
-    from clearway.cli.tables import show_case_study
+    from clearway.cli.show_casestudy import show_case_study
 
     session = session_of(context)
     if html is not None:
@@ -42,5 +43,5 @@ def case_study(
     if json_target is not None:
         write_json(session, case_study_as_json(outcome), json_target)
     if html is not None:
-        reports.write_runs_html([outcome.static, outcome.dynamic], html)
+        reports.write_runs_html(sides, html, title=session.say(CASE_STUDY), language=session.language.value)
         note_written(session, html)

@@ -16,15 +16,8 @@ from clearway.cli.options import (
     SiteOption,
     TraceArgument,
 )
-from clearway.cli.outputs import is_json_only, note_written, ready_path, write_json_text
+from clearway.cli.outputs import is_json_only, note_written, ready_path, write_json
 from clearway.cli.session import session_of
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    app.command(
-        name="simulate", help="Replay a trace under one policy and show waits, use, and the gap to the limits."
-    )(simulate)
 
 
 def simulate(
@@ -51,13 +44,13 @@ def simulate(
     """Read, run, show, write."""
     from clearway.bootstrap import reports
     from clearway.bootstrap.simulation import SimulationRequest, prepare, run_prepared
-    from clearway.cli.tables import show_run
+    from clearway.cli.show_runs import show_run
 
     session = session_of(context)
     request = SimulationRequest(
         trace=trace,
         policy=policy,
-        format=trace_format,
+        format_name=trace_format,
         cluster=cluster,
         site=site,
         faults=faults,
@@ -75,10 +68,10 @@ def simulate(
     if not is_json_only(json_target):
         show_run(session, run)
     if json_target is not None:
-        write_json_text(session, reports.render_run_json(run), json_target)
+        write_json(session, reports.run_as_json(run), json_target)
     if jobs_csv is not None:
         reports.write_run_jobs(run, jobs_csv)
         note_written(session, jobs_csv)
     if html is not None:
-        reports.write_runs_html([run], html)
+        reports.write_runs_html([run], html, title=run.result.workload, language=session.language.value)
         note_written(session, html)

@@ -9,10 +9,10 @@ from clearway.cli.options import FormatOption, JsonOption, LimitOption, SeedOpti
 from clearway.cli.outputs import is_json_only, note_written, ready_path, write_json
 from clearway.cli.session import session_of
 
-app = typer.Typer(no_args_is_help=True, help="Look at a trace, or make one.")
+trace_app = typer.Typer(no_args_is_help=True, help="Look at a trace, or make one.")
 
 
-@app.command(help="Show what a trace holds: jobs, sizes, run times, load, and what was left out.")
+@trace_app.command(help="Show what a trace holds: jobs, sizes, run times, load, and what was left out.")
 def describe(
     context: typer.Context,
     trace: TraceArgument,
@@ -22,37 +22,37 @@ def describe(
     json_target: JsonOption = None,
 ) -> None:
     """Read the trace and show its figures."""
-    from clearway.bootstrap.inputs import read_trace
-    from clearway.bootstrap.reports import description_as_json
-    from clearway.cli.tables import show_description
+    from clearway.bootstrap.inputs import describe_workload, read_trace
+    from clearway.cli.show_traces import show_description
 
     session = session_of(context)
     with session.progress("Reading {trace}", trace=trace) as progress:
-        workload = read_trace(trace, format=trace_format, limit=limit, seed=seed, progress=progress)
+        workload = read_trace(trace, format_name=trace_format, limit=limit, seed=seed, progress=progress)
+    described = describe_workload(workload)
     if not is_json_only(json_target):
-        show_description(session, workload)
+        show_description(session, described, workload.skipped)
     if json_target is not None:
-        write_json(session, description_as_json(workload), json_target)
+        write_json(session, described, json_target)
 
 
-@app.command(help="Write a generated workload as an SWF file, for other tools too.")
+@trace_app.command(help="Write a generated workload, or any trace, as an SWF file for other tools too.")
 def generate(
     context: typer.Context,
-    spec: Annotated[str, typer.Argument(metavar="SPEC", help="synthetic:SPEC, or SPEC alone.")],
+    trace: Annotated[str, typer.Argument(metavar="TRACE", help="synthetic:MODEL?jobs=N, or any trace.")],
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The SWF file to write.")],
     seed: SeedOption = 0,
 ) -> None:
     """Generate and write."""
-    from clearway.bootstrap.generation import write_synthetic_swf
+    from clearway.bootstrap.inputs import read_trace, write_swf
 
     session = session_of(context)
     ready_path(out)
-    jobs = write_synthetic_swf(spec, out, seed=seed)
+    jobs = write_swf(read_trace(trace, seed=seed), out)
     session.note("{count} jobs", count=f"{jobs:,}")
     note_written(session, out)
 
 
-@app.command(help="List the formats that can be read.")
+@trace_app.command(help="List the formats that can be read.")
 def formats(context: typer.Context, json_target: JsonOption = None) -> None:
     """One line per format."""
     from clearway.bootstrap.inputs import trace_formats

@@ -21,7 +21,7 @@ to twice the GPUs it asked for, along one speed-up curve; tasks come first.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -44,13 +44,13 @@ gave training more would start the burst later, one that gave it less would let 
 
 TRAINING_PER_DAY_MIN: Final = 5
 TRAINING_PER_DAY_MAX: Final = 10
-TRAINING_PER_DAY_SKEW: Final = 0.14
-"""Chance of each job of a day beyond the fifth: 5.7 jobs on a working day."""
+TRAINING_PER_DAY_SKEW: Final = 0.08
+"""Chance of each job of a day beyond the fifth: 5.4 jobs on a working day."""
 TRAINING_SIZES: Final = (8, 12, 16)
-TRAINING_SIZE_CHANCES: Final = (0.85, 0.10, 0.05)
+TRAINING_SIZE_CHANCES: Final = (0.92, 0.05, 0.03)
 TRAINING_RUN_MIN_MS: Final = 2 * DAY_MS
 TRAINING_RUN_MAX_MS: Final = 7 * DAY_MS
-TRAINING_RUN_EXCESS_MS: Final = DAY_MS // 5
+TRAINING_RUN_EXCESS_MS: Final = DAY_MS // 8
 """Mean of the exponential that is added to two days."""
 OFFICE_BEGIN_MS: Final = 8 * HOUR_MS
 OFFICE_END_MS: Final = 20 * HOUR_MS
@@ -120,6 +120,12 @@ class CaseStudy:
     static: tuple[Setup, Setup]
     dynamic: Setup
     burst_jobs: range
+
+    @property
+    def static_workload(self) -> Workload:
+        """The jobs of both static parts as one workload."""
+        parts = [job for setup in self.static for job in setup.workload.jobs]
+        return replace(self.static[0].workload, jobs=tuple(sorted(parts, key=lambda job: (job.submit_ms, job.spec.id))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

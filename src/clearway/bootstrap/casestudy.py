@@ -1,0 +1,189 @@
+"""The built-in case study: both sides run, measured, and held against the published result."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearway.bootstrap.inputs import ProgressCallback
+from clearway.bootstrap.policies import read_policy
+from clearway.bootstrap.simulation import Prepared, Run, measure, simulate
+from clearway.model.jobs import JobKind
+from clearway.model.units import SECOND_MS
+from clearway.sim.casestudy import (
+    PUBLISHED,
+    TASK_LATENCY_TARGET_MS,
+    CaseStudy,
+    Setup,
+    make_case_study,
+    offered_devices,
+)
+from clearway.sim.parts import add_parts
+from clearway.sim.result import NEVER_MS, JobColumns, SimResult
+
+STATIC_NAME: Final = "static"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitFigures:
+    """Time from submission to start, in seconds. promised_ratio: share that started within the latency target."""
+
+    tasks: int
+    mean_s: float
+    p50_s: float
+    p99_s: float
+    max_s: float
+    promised_ratio: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideFigures:
+    """One side. use_ratio: device-time held / available; effective_use_ratio: of work that was kept.
+
+    tasks: all inference tasks; steady: those outside the burst; burst: those of it.
+    """
+
+    use_ratio: float
+    effective_use_ratio: float
+    tasks: WaitFigures
+    steady: WaitFigures
+    burst: WaitFigures
+    training_jct_mean_s: float
+    training_jct_p50_s: float
+    training_wait_mean_s: float
+    preemptions: int
+    lost_device_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseStudyRun:
+    """Both sides. offered_training, offered_inference: devices that the load would keep busy on average.
+
+    burst_floor_s: no schedule on this many devices gives the tasks of the burst a smaller mean wait.
+    """
+
+    study: CaseStudy
+    static: Run
+    dynamic: Run
+    static_figures: SideFigures
+    dynamic_figures: SideFigures
+    offered_training: float
+    offered_inference: float
+    burst_floor_s: float
+
+
+def run_case_study(seed: int, progress: ProgressCallback | None = None) -> CaseStudyRun:
+    """Run the parts of the static side and the dynamic side. progress: called with (jobs ended, jobs in all)."""
+    study = make_case_study(seed)
+    setups = (*study.static, study.dynamic)
+    results = _simulate_all(setups, progress)
+    whole = study.dynamic
+    cluster_name = f"{len(whole.cluster.nodes)}x{whole.cluster.nodes[0].device_count}"
+    static = add_parts(results[:-1], policy=STATIC_NAME, cluster=cluster_name)
+    return CaseStudyRun(
+        study=study,
+        static=measure(static, study.static_workload, whole.cluster),
+        dynamic=measure(results[-1], whole.workload, whole.cluster),
+        static_figures=_figures(static, study.burst_jobs),
+        dynamic_figures=_figures(results[-1], study.burst_jobs),
+        offered_training=offered_devices(whole.workload, JobKind.TRAIN),
+        offered_inference=offered_devices(whole.workload, JobKind.TASK),
+        burst_floor_s=burst_floor_s(study),
+    )
+
+
+def burst_floor_s(study: CaseStudy) -> float:
+    """Least possible mean wait of the burst: the shortest tasks first, on every device of the centre, all idle.
+
+    Shortest first on equal machines has the smallest mean wait (Conway, Maxwell, Miller 1967).
+    """
+    burst = study.burst_jobs
+    runs_ms = sorted(job.run_ms for job in study.dynamic.workload.jobs if job.spec.id in burst)
+    free_ms = [0] * study.dynamic.cluster.device_count
+    waited_ms = 0
+    for place, run_ms in enumerate(runs_ms):
+        device = place % len(free_ms)
+        waited_ms += free_ms[device]
+        free_ms[device] += run_ms
+    return waited_ms / len(runs_ms) / SECOND_MS
+
+
+def case_study_as_json(run: CaseStudyRun) -> dict[str, Any]:
+    """Figures of both sides, the published ones, and what they rest on."""
+    return {
+        "seed": run.study.dynamic.seed,
+        "devices": run.study.dynamic.cluster.device_count,
+        "offered_devices": {"training": run.offered_training, "inference": run.offered_inference},
+        "latency_target_s": TASK_LATENCY_TARGET_MS / SECOND_MS,
+        "burst_wait_mean_floor_s": run.burst_floor_s,
+        "static": asdict(run.static_figures),
+        "clearway": asdict(run.dynamic_figures),
+        "training_time_change_ratio": training_time_change(run),
+        "published": asdict(PUBLISHED),
+    }
+
+
+def training_time_change(run: CaseStudyRun) -> float:
+    """Change of the mean completion time of training jobs, as a ratio; negative is faster."""
+    return run.dynamic_figures.training_jct_mean_s / run.static_figures.training_jct_mean_s - 1
+
+
+def _simulate_all(setups: tuple[Setup, ...], progress: ProgressCallback | None) -> list[SimResult]:
+    total = sum(len(setup.workload.jobs) for setup in setups)
+    results: list[SimResult] = []
+    done = 0
+    for setup in setups:
+        results.append(simulate(_prepare(setup), _shifted(progress, done, total)))
+        done += len(setup.workload.jobs)
+    return results
+
+
+def _shifted(progress: ProgressCallback | None, before: int, total: int) -> Callable[[int, int], None] | None:
+    """A callback that counts on from `before` jobs."""
+    return None if progress is None else lambda done, _part: progress(before + done, total)
+
+
+def _prepare(setup: Setup) -> Prepared:
+    return Prepared(
+        workload=setup.workload,
+        cluster=setup.cluster,
+        cluster_name=setup.name,
+        policy=read_policy(setup.policy),
+        queues=setup.queues,
+        faults=setup.faults,
+        seed=setup.seed,
+    )
+
+
+def _figures(result: SimResult, burst_jobs: range) -> SideFigures:
+    jobs = result.jobs
+    is_task = jobs.kind == jobs.kind_names.index(JobKind.TASK)
+    is_burst = (jobs.job >= burst_jobs.start) & (jobs.job < burst_jobs.stop)
+    training = ~is_task & (jobs.end_ms != NEVER_MS)
+    jct_s = (jobs.end_ms - jobs.submit_ms)[training] / SECOND_MS
+    return SideFigures(
+        use_ratio=result.allocated_device_ms / result.capacity_device_ms,
+        effective_use_ratio=result.useful_device_ms / result.capacity_device_ms,
+        tasks=_waits(jobs, is_task),
+        steady=_waits(jobs, is_task & ~is_burst),
+        burst=_waits(jobs, is_burst),
+        training_jct_mean_s=float(jct_s.mean()),
+        training_jct_p50_s=float(np.median(jct_s)),
+        training_wait_mean_s=float((jobs.start_ms - jobs.submit_ms)[training].mean()) / SECOND_MS,
+        preemptions=int(jobs.preemptions.sum()),
+        lost_device_s=float(jobs.lost_device_ms.sum()) / SECOND_MS,
+    )
+
+
+def _waits(jobs: JobColumns, chosen: NDArray[np.bool_]) -> WaitFigures:
+    waits_ms = (jobs.start_ms - jobs.submit_ms)[chosen & (jobs.start_ms != NEVER_MS)]
+    return WaitFigures(
+        tasks=int(chosen.sum()),
+        mean_s=float(waits_ms.mean()) / SECOND_MS,
+        p50_s=float(np.quantile(waits_ms, 0.5)) / SECOND_MS,
+        p99_s=float(np.quantile(waits_ms, 0.99)) / SECOND_MS,
+        max_s=float(waits_ms.max()) / SECOND_MS,
+        promised_ratio=float((waits_ms <= TASK_LATENCY_TARGET_MS).mean()),
+    )

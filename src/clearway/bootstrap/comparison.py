@@ -1,0 +1,177 @@
+"""One trace under several policies and seeds, one process per core.
+
+Every run reads its inputs by itself, from the same request, so that a run in another process is the run that `simulate`
+would make. Results come back in the order of policies and seeds, whatever order they were done in.
+"""
+
+import multiprocessing
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from clearway.bootstrap.inputs import NO_FAULTS, ProgressCallback, is_drawn
+from clearway.bootstrap.policies import read_policy
+from clearway.bootstrap.simulation import Run, SimulationRequest, prepare, run_prepared
+from clearway.model.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedMetric:
+    """A column of a comparison. path: fields of `Run` from the outside in. is_better_high: which way is better."""
+
+    key: str
+    label: str
+    unit: str
+    path: tuple[str, ...]
+    is_better_high: bool = False
+
+
+COMPARED: Final = (
+    ComparedMetric(key="wait_mean_s", label="Mean wait", unit="s", path=("metrics", "wait_s", "mean")),
+    ComparedMetric(key="wait_p99_s", label="Wait p99", unit="s", path=("metrics", "wait_s", "p99")),
+    ComparedMetric(key="jct_mean_s", label="Mean JCT", unit="s", path=("metrics", "jct_s", "mean")),
+    ComparedMetric(key="jct_p99_s", label="JCT p99", unit="s", path=("metrics", "jct_s", "p99")),
+    ComparedMetric(key="makespan_s", label="Makespan", unit="s", path=("metrics", "makespan_s")),
+    ComparedMetric(
+        key="device_allocation_ratio",
+        label="Allocation",
+        unit="ratio",
+        path=("metrics", "device_allocation_ratio"),
+        is_better_high=True,
+    ),
+    ComparedMetric(
+        key="finish_time_fairness_p99",
+        label="Unfairness ρ p99",
+        unit="1",
+        path=("metrics", "finish_time_fairness", "p99"),
+    ),
+    ComparedMetric(key="preemptions", label="Preemptions", unit="count", path=("metrics", "preemptions")),
+    ComparedMetric(key="lost_device_s", label="Lost", unit="device-s", path=("metrics", "lost_device_s")),
+    ComparedMetric(
+        key="jobs_finished", label="Finished", unit="jobs", path=("metrics", "jobs_finished"), is_better_high=True
+    ),
+)
+"""What policies are compared by, in the order of the columns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonRequest:
+    """base: what holds for every run. seeds: those that differ; fewer than asked for where chance plays no part."""
+
+    base: SimulationRequest
+    policies: tuple[str, ...]
+    seeds: tuple[int, ...]
+    seeds_asked: int
+    processes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One cell: mean over the seeds and standard deviation (of the sample; 0 for one seed)."""
+
+    mean: float
+    deviation: float
+    is_best: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """runs: by policy, then seed. figures: by policy, one for each of `COMPARED`."""
+
+    request: ComparisonRequest
+    runs: tuple[tuple[Run, ...], ...]
+    figures: tuple[tuple[Figure, ...], ...]
+
+    @property
+    def first_runs(self) -> tuple[Run, ...]:
+        """The run of the first seed of every policy."""
+        return tuple(runs[0] for runs in self.runs)
+
+
+def make_comparison_request(
+    base: SimulationRequest, *, policies: str, seeds: int, processes: int | None
+) -> ComparisonRequest:
+    """Split and check what was asked for. InputError for an unknown, empty or repeated policy."""
+    names = tuple(name.strip() for name in policies.split(","))
+    if "" in names or len(set(names)) < len(names):
+        raise InputError(f"--policies: expected different names by commas, found {policies!r}; name each policy once")
+    for name in names:
+        read_policy(name)
+    plays_chance = base.faults != NO_FAULTS or is_drawn(base.trace, base.format_name)
+    count = seeds if plays_chance else 1
+    runs = len(names) * count
+    return ComparisonRequest(
+        base=base,
+        policies=names,
+        seeds=tuple(range(base.seed, base.seed + count)),
+        seeds_asked=seeds,
+        processes=min(runs, processes or len(os.sched_getaffinity(0))),
+    )
+
+
+def run_comparison(request: ComparisonRequest, progress: ProgressCallback | None = None) -> Comparison:
+    """Make every run. progress: called with (runs done, runs in all)."""
+    cells = [replace(request.base, policy=name, seed=seed) for name in request.policies for seed in request.seeds]
+    done = iter(_run_cells(cells, request.processes, progress))
+    runs = tuple(tuple(next(done) for _ in request.seeds) for _ in request.policies)
+    return Comparison(request=request, runs=runs, figures=_figures(runs))
+
+
+def run_request(request: SimulationRequest) -> Run:
+    """One cell of the comparison, start to end."""
+    return run_prepared(prepare(request))
+
+
+def _run_cells(cells: Sequence[SimulationRequest], processes: int, progress: ProgressCallback | None) -> Iterator[Run]:
+    """Runs in the order of `cells`."""
+    tell = progress if progress is not None else lambda _done, _total: None
+    tell(0, len(cells))
+    if processes == 1:
+        for done, cell in enumerate(cells, start=1):
+            yield run_request(cell)
+            tell(done, len(cells))
+        return
+    # Fresh processes, not forks: a fork of a process with threads (the progress bar, linear algebra) may hang.
+    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+        futures = [pool.submit(run_request, cell) for cell in cells]
+        for done, future in enumerate(as_completed(futures), start=1):
+            if future.exception() is not None:
+                pool.shutdown(wait=False, cancel_futures=True)
+                future.result()
+            tell(done, len(cells))
+        yield from (future.result() for future in futures)
+
+
+def value_of(run: Run, metric: ComparedMetric) -> float:
+    """The value of one metric in one run."""
+    value: Any = run
+    for name in metric.path:
+        value = getattr(value, name)
+    return float(value)
+
+
+def _figures(runs: Sequence[Sequence[Run]]) -> tuple[tuple[Figure, ...], ...]:
+    """float64[policies, metrics, seeds] reduced over seeds. A metric that is equal everywhere has no best."""
+    values = np.array([[[value_of(run, metric) for run in row] for metric in COMPARED] for row in runs])
+    means = values.mean(axis=2)
+    deviations = values.std(axis=2, ddof=1) if values.shape[2] > 1 else np.zeros_like(means)
+    is_best = np.stack([_best(means[:, place], metric) for place, metric in enumerate(COMPARED)], axis=1)
+    return tuple(
+        tuple(
+            Figure(mean=float(mean), deviation=float(deviation), is_best=bool(best))
+            for mean, deviation, best in zip(*row, strict=True)
+        )
+        for row in zip(means, deviations, is_best, strict=True)
+    )
+
+
+def _best(means: np.ndarray[Any, np.dtype[np.float64]], metric: ComparedMetric) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """bool[policies]: which are best; none where all are equal or nothing was measured."""
+    known = means[np.isfinite(means)]
+    if len(known) == 0 or known.min() == known.max():
+        return np.zeros(len(means), dtype=np.bool_)
+    return np.asarray(means == (known.max() if metric.is_better_high else known.min()), dtype=np.bool_)

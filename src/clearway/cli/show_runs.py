@@ -1,0 +1,151 @@
+"""Runs of the twin on the screen: one in detail, several side by side."""
+
+from typing import Final
+
+from rich.text import Text
+
+from clearway.bootstrap.comparison import COMPARED, Comparison, Figure
+from clearway.bootstrap.simulation import Run
+from clearway.cli.figures import MISSING, render_change, render_count, render_duration, render_number, render_quantity
+from clearway.cli.session import Session
+from clearway.cli.show_traces import show_skipped
+from clearway.cli.tables import DEFINITIONS, add_row, label_of, make_table
+from clearway.model.units import MIB
+from clearway.sim.metrics import GroupMetrics, Spread
+from clearway.sim.outputs import render_gaps
+
+SPREADS: Final = ("wait_s", "jct_s", "bounded_slowdown", "finish_time_fairness")
+SINGLE: Final = (
+    "jobs_total",
+    "jobs_finished",
+    "makespan_s",
+    "device_allocation_ratio",
+    "effective_use_ratio",
+    "goodput_ratio",
+    "fragmentation_ratio",
+    "unfair_jobs_ratio",
+    "jain_index",
+    "preemptions",
+    "restarts",
+    "lost_device_s",
+)
+STATISTICS: Final = ("mean", "p50", "p90", "p99", "max")
+GROUPS: Final = (("By kind", "by_kind"), ("By size in devices", "by_size"))
+"""Groups shown on the screen; those by tenant and queue may be thousands and are in the files."""
+
+
+def show_run(session: Session, run: Run) -> None:
+    """Metrics, the gap to the limits, groups, what was left out, and what the run cost."""
+    _show_metrics(session, run)
+    _show_spreads(session, run)
+    _show_limits(session, run)
+    for title, name in GROUPS:
+        _show_groups(session, title, getattr(run.metrics, name))
+    show_skipped(session, run.workload.skipped)
+    for note in (*run.workload.notes, *run.bounds.notes):
+        session.note("{note}", note=note)
+    stats = run.result.stats
+    session.note(
+        "{jobs} jobs in {wall}: {rate} jobs/s, {events} events, {memory} MiB at most",
+        jobs=render_count(run.metrics.jobs_total),
+        wall=render_duration(stats.wall_s),
+        rate=render_count(run.metrics.jobs_total / stats.wall_s),
+        events=render_count(stats.events),
+        memory=render_count(stats.peak_rss_bytes / MIB),
+    )
+
+
+def _show_metrics(session: Session, run: Run) -> None:
+    title = session.say(
+        "{workload} under {policy} on {cluster}",
+        workload=run.result.workload,
+        policy=run.result.policy,
+        cluster=run.result.cluster,
+    )
+    table = make_table(session, title, ("Metric", "Value"))
+    for key in SINGLE:
+        definition = DEFINITIONS[key]
+        add_row(table, (label_of(session, definition), render_quantity(getattr(run.metrics, key), definition.unit)))
+    session.screen.print(table)
+
+
+def _show_spreads(session: Session, run: Run) -> None:
+    table = make_table(session, "Over jobs", ("Metric", *STATISTICS))
+    for key in SPREADS:
+        definition = DEFINITIONS[key]
+        spread: Spread = getattr(run.metrics, key)
+        cells = (render_quantity(getattr(spread, name), definition.unit) for name in STATISTICS)
+        add_row(table, (label_of(session, definition), *cells))
+    session.screen.print(table)
+
+
+def _show_limits(session: Session, run: Run) -> None:
+    """A gap is shown only where run and limit are about the same jobs."""
+    gaps = render_gaps(run.metrics, run.bounds)
+    table = make_table(session, "Against the limits that no schedule can pass", ("Metric", "Value", "Limit", "Gap"))
+    rows = (
+        ("Mean JCT", run.metrics.jct_s.mean, run.bounds.jct_mean_s, "s", "jct_mean_s"),
+        ("Makespan", run.metrics.makespan_s, run.bounds.makespan_s, "s", "makespan_s"),
+        (
+            "Allocation",
+            run.metrics.device_allocation_ratio,
+            run.bounds.device_allocation_ratio,
+            "ratio",
+            "device_allocation_ratio",
+        ),
+    )
+    for label, value, limit, unit, key in rows:
+        gap = gaps[key]
+        shown = MISSING if gap is None else render_change(gap if unit == "s" else -gap)
+        add_row(table, (session.say(label), render_quantity(value, unit), render_quantity(limit, unit), shown))
+    session.screen.print(table)
+
+
+def _show_groups(session: Session, title: str, groups: tuple[GroupMetrics, ...]) -> None:
+    if len(groups) < 2:
+        return
+    headers = ("Group", "Jobs", "Finished", "Wait p50", "Wait p99", "Mean JCT", "JCT p99", "Preemptions")
+    table = make_table(session, title, headers)
+    for group in groups:
+        times = (group.wait_s.p50, group.wait_s.p99, group.jct_s.mean, group.jct_s.p99)
+        counts = (render_count(group.jobs), render_count(group.finished))
+        add_row(table, (group.name, *counts, *map(render_duration, times), render_count(group.preemptions)))
+    session.screen.print(table)
+
+
+def show_comparison(session: Session, comparison: Comparison) -> None:
+    """One row per policy; the best of each column is bold and has a star."""
+    first = comparison.first_runs[0]
+    title = session.say(
+        "{workload} on {cluster}, {count} seed(s); * best of the column",
+        workload=first.result.workload,
+        cluster=first.result.cluster,
+        count=len(comparison.request.seeds),
+    )
+    table = make_table(session, title, ("Policy", *(metric.label for metric in COMPARED)))
+    for policy, figures in zip(comparison.request.policies, comparison.figures, strict=True):
+        cells = [_cell(figure, metric.unit) for figure, metric in zip(figures, COMPARED, strict=True)]
+        table.add_row(Text(policy), *cells)
+    bounds = first.bounds
+    limits = {
+        "jct_mean_s": bounds.jct_mean_s,
+        "makespan_s": bounds.makespan_s,
+        "device_allocation_ratio": bounds.device_allocation_ratio,
+    }
+    cells = [Text(render_quantity(limits[m.key], m.unit) if m.key in limits else "") for m in COMPARED]
+    table.add_section()
+    table.add_row(Text(session.say("limit"), style="italic"), *cells)
+    session.screen.print(table)
+    show_skipped(session, first.workload.skipped)
+
+
+def _cell(figure: Figure, unit: str) -> Text:
+    text = render_quantity(figure.mean, unit)
+    if figure.deviation > 0:
+        text += f" ± {_format_deviation(figure, unit)}"
+    return Text(f"{text} *", style="bold") if figure.is_best else Text(text)
+
+
+def _format_deviation(figure: Figure, unit: str) -> str:
+    """A spread of counts is no count."""
+    return render_number(figure.deviation) if unit in ("jobs", "count") else render_quantity(figure.deviation, unit)

@@ -1,0 +1,41 @@
+"""What every table on the screen has in common."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from clearway.cli.messages import Language
+from clearway.cli.session import Session
+from clearway.sim.metric_definitions import METRICS, MetricDefinition
+
+DEFINITIONS = {definition.key: definition for definition in METRICS}
+
+
+def make_table(session: Session, title: str, headers: Sequence[str]) -> Table:
+    """An empty table; the first column holds names, the others figures. title and headers are translated."""
+    table = Table(title=session.say(title), title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    for place, header in enumerate(headers):
+        table.add_column(session.say(header), justify="left" if place == 0 else "right")
+    return table
+
+
+def add_row(table: Table, cells: Iterable[str]) -> None:
+    """A row of plain text: nothing in it is taken for markup."""
+    table.add_row(*(Text(cell) for cell in cells))
+
+
+def label_of(session: Session, definition: MetricDefinition) -> str:
+    """The name of a metric for people."""
+    return definition.label_zh if session.language is Language.CHINESE else definition.label
+
+
+def show_pairs(session: Session, headers: tuple[str, str], rows: Iterable[tuple[str, str]]) -> None:
+    """Names and one line about each."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column(session.say(headers[0]), no_wrap=True, style="bold")
+    table.add_column(session.say(headers[1]))
+    for row in rows:
+        add_row(table, row)
+    session.screen.print(table)
