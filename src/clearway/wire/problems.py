@@ -83,7 +83,10 @@ def raise_problems(problems: Sequence[Problem]) -> None:
 def suggest_name(name: str, known: Iterable[str]) -> str:
     """`did you mean 'x'?` for the known name nearest to `name`, or the empty string when none is near."""
     by_folded = {fold_name(candidate): candidate for candidate in known}
-    near = difflib.get_close_matches(fold_name(name), list(by_folded), n=1, cutoff=0.6)
+    folded = fold_name(name)
+    near = difflib.get_close_matches(folded, list(by_folded), n=1, cutoff=0.6)
+    if not near and folded:
+        near = [candidate for candidate in by_folded if candidate.startswith(folded)]
     return f"did you mean {by_folded[near[0]]!r}?" if near else ""
 
 

@@ -12,21 +12,22 @@ from clearway.wire.problems import NOTHING, ParseError, Problem, list_names, sug
 
 
 class Schema(pydantic.BaseModel):
-    """Base of what a file may hold: unknown keys are errors, values are frozen, defaults are checked."""
+    """Base of what a file may hold: unknown keys and keys without a value are errors, values are frozen."""
 
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=False)
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+
+    @pydantic.field_validator("*", mode="before")
+    @classmethod
+    def _refuse_nothing(cls, value: object) -> object:
+        if value is None:
+            raise ParseError(expected="a value", found=NOTHING, hint="leave the key out, or give it a value")
+        return value
 
 
 def _refuse_boolean(value: object) -> object:
     """`true` is not 1: pydantic would take it for a number."""
     if isinstance(value, bool):
         raise ParseError(expected="a number", found=value)
-    return value
-
-
-def _refuse_nothing(value: object) -> object:
-    if value is None:
-        raise ParseError(expected="a value", found=NOTHING, hint="leave the key out, or give it a value")
     return value
 
 
@@ -44,14 +45,14 @@ Flag = Annotated[bool, pydantic.Field(strict=True)]
 
 def require_items(value: object) -> object:
     """A list that is not empty (pydantic's own check also counts items that are wrong as missing)."""
-    if value is None or (isinstance(value, list | tuple) and not value):
-        raise ParseError(expected="a list of at least one item", found=NOTHING if value is None else value)
+    if isinstance(value, list | tuple) and not value:
+        raise ParseError(expected="a list of at least one item", found=value)
     return value
 
 
 def convert(parser: Callable[[Any], Any]) -> pydantic.BeforeValidator:
     """A field read by one of the parsers of `wire.units` and its like, which raise ParseError."""
-    return pydantic.BeforeValidator(lambda value: parser(_refuse_nothing(value)))
+    return pydantic.BeforeValidator(lambda value: parser(value))
 
 
 def list_one(value: object) -> object:
