@@ -47,7 +47,8 @@ class Problem:
 
     def __str__(self) -> str:
         place = f"{self.source}:{self.line}" if self.line else self.source
-        field = f" {self.field}:" if self.field else ""
+        name = "".join(character if character.isprintable() else "?" for character in self.field)
+        field = f" {name}:" if name else ""
         return f"{place}:{field} {describe_mismatch(self.expected, self.found, self.hint)}"
 
 

@@ -181,7 +181,7 @@ def parse_exclusive(text: str | None) -> str:
 
 
 def parse_text(text: str) -> str:
-    """Any text that is not empty."""
-    if not text.strip():
-        raise ParseError(expected="a text", found=text)
+    """Any text that is not empty and has no control characters, which would reach file names and terminals."""
+    if not text.strip() or not text.isprintable():
+        raise ParseError(expected="a text of printable characters", found=text)
     return text.strip()

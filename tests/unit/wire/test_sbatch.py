@@ -258,6 +258,7 @@ def test_all_errors_are_told_at_once_by_line():
         (["--export=A-B"], "--export: expected ALL, NONE, or variables"),
         (["--hold=yes"], "--hold: expected no value, found 'yes'"),
         (["-J ''"], "--job-name: expected a text"),
+        (["-J '\x1b[2J'"], "--job-name: expected a text of printable characters"),
         (["word"], "expected an option of sbatch, found 'word'"),
         (["-Z"], "expected an option of sbatch, found '-Z'"),
     ],
