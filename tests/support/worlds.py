@@ -7,9 +7,12 @@ from clearway.model.cluster import ClusterSpec, DeviceGroup, NodeSpec
 from clearway.model.jobs import JobSpec, Outcome, Request
 from clearway.model.units import FOREVER_MS, MILLI
 from clearway.sim.backend import SimulatedBackend, job_rows
+from clearway.sim.checkers import ShadowCluster, StateChecker
 from clearway.sim.outages import make_outages
 from clearway.sim.pace import Pace
 from clearway.sim.recorder import Recorder
+from clearway.sim.shadow_rules import make_queue_rule, make_quota_rule
+from clearway.sim.twin import run_twin
 from clearway.sim.workload import TraceJob, Workload
 
 
@@ -30,6 +33,27 @@ def make_workload(*jobs):
 
 def make_allocation(nodes, devices):
     return Allocation(np.array(nodes, dtype=np.int64), np.array(devices, dtype=np.int64))
+
+
+def run_checked(world, kernel):
+    """Replay a random world with every checker on. Returns the result; raises InternalError with the seed."""
+    shadow = ShadowCluster(world.seed, [make_queue_rule(world.queues), make_quota_rule(world.tenants)])
+    result = run_twin(
+        kernel,
+        world.workload,
+        world.cluster,
+        queues=world.queues,
+        tenants=world.tenants,
+        faults=world.faults,
+        extra_events=world.extra_events,
+        seed=world.seed,
+        checkers=[shadow, StateChecker(shadow, kernel.state)],
+    )
+    shadow.check_end()
+    names = [result.jobs.outcome_names[code] if code >= 0 else None for code in result.jobs.outcome]
+    assert names == [job.outcome for job in shadow.books.jobs.values()], f"seed {world.seed}: outcomes differ"
+    assert result.useful_device_ms <= result.allocated_device_ms <= result.capacity_device_ms
+    return result
 
 
 class BackendBench:

@@ -9,7 +9,7 @@
 - held jobs, dependencies, arrays and begin times are respected, and (`rules`) limits of queues and quotas of tenants.
 
 `StateChecker` compares the books with what a kernel's state says of itself. A violation raises InternalError with the
-seed, the number of the event and the story of the job or device.
+seed, the number of the event and the story of the job.
 """
 
 from collections import deque
@@ -56,7 +56,7 @@ from clearway.sim.shadow import Books, Phase, ShadowJob
 from clearway.sim.shadow_rules import find_misplacement, find_reason_to_wait
 
 STORY_MAX: Final = 20
-"""Events kept per job and per device for the message: enough for the last lives of a job."""
+"""Events and commands kept per job for the message: enough for the last lives of a job."""
 
 Rule = Callable[[Books, ShadowJob], str]
 """Judges a job that was just given devices: "" or what is wrong."""
