@@ -152,7 +152,11 @@ class SimulatedBackend:
         heap = self._heap
         while heap and heap[0][0] <= now_ms:
             _, _, sequence, run = heappop(heap)
-            if run.sequence == sequence:
+            if run.sequence != sequence:
+                continue
+            if run.phase == _WORKING:
+                self._finish(now_ms, run, run.outcome)
+            else:
                 self._come_due(now_ms, run)
         while self._outage < len(self._outages) and self._outages[self._outage].at_ms <= now_ms:
             self._break_or_mend(now_ms, self._outages[self._outage])
@@ -189,7 +193,8 @@ class SimulatedBackend:
         request = self._jobs[row].spec.request
         milli = len(command.allocation.nodes) * request.devices * request.share_milli
         run = _Run(row, command, milli, self._progress.get(row) if self._progress else None, now_ms)
-        self._asleep.pop(row, None)
+        if self._asleep:
+            self._asleep.pop(row, None)
         self._runs[row] = run
         self._recorder.took(row, now_ms, milli)
         if self._health is not None:
@@ -197,11 +202,14 @@ class SimulatedBackend:
                 self._fail(now_ms, run, StopCause.START_FAILED)
                 return
             self._health.enter(row, run.allocation)
-        self._prepare(now_ms, run)
+        if self._delays:
+            self._prepare(now_ms, run)
+        else:
+            self._begin(now_ms, run)
 
     def _prepare(self, now_ms: int, run: _Run) -> None:
         """The cold start, if there is one: work that lies in memory needs none."""
-        delay_ms = self._delays.get(self._jobs[run.row].spec.kind, 0) if self._delays else 0
+        delay_ms = self._delays.get(self._jobs[run.row].spec.kind, 0)
         if delay_ms and not (run.progress is not None and run.progress.is_in_memory):
             self._await(run, now_ms + delay_ms, _STARTING, _RANK_START)
         else:
@@ -255,9 +263,8 @@ class SimulatedBackend:
         heappush(self._heap, (at_ms, rank, run.sequence, run))
 
     def _come_due(self, now_ms: int, run: _Run) -> None:
-        if run.phase == _WORKING:
-            self._finish(now_ms, run, run.outcome)
-        elif now_ms >= run.limit_at_ms:
+        """What a run waited for has come, other than its end."""
+        if now_ms >= run.limit_at_ms:
             self._finish(now_ms, run, Outcome.TIMEOUT)
         elif run.phase == _STARTING:
             self._begin(now_ms, run)
@@ -272,7 +279,8 @@ class SimulatedBackend:
         """The job is over, by itself or by its user."""
         del self._runs[run.row]
         run.sequence = -1
-        self._forget_place(run)
+        if self._health is not None:
+            self._forget_place(run)
         useful = 0
         if run.progress is not None:
             self._close(now_ms, run, run.progress)

@@ -218,7 +218,9 @@ class _Twin:
         now_ms = 0
         while recorder.ended < total:
             backend_ms = next_backend_ms(now_ms)
-            at_ms = min(backend_ms, self.submit_ms, self.extra_ms)
+            at_ms = backend_ms if backend_ms < self.submit_ms else self.submit_ms
+            if self.extra_ms < at_ms:
+                at_ms = self.extra_ms
             if self.timer_ms < at_ms:
                 if self.idle_timers > IDLE_TIMERS_MAX and at_ms == FOREVER_MS:
                     break
