@@ -35,8 +35,10 @@ from clearway.engine.tables import (
     LEVEL_BLOCK,
     LEVEL_LEAF,
     LEVEL_NODE,
-    LEVEL_NVLINK,
+    LEVEL_SITE,
     NODE_BLOCK,
+    NODE_CLAIMS,
+    NODE_CLAIMS_ALONE,
     NODE_CPU_FREE,
     NODE_EXCLUSIVE,
     NODE_HOLDERS,
@@ -113,6 +115,10 @@ def judge_node(box: Box, by_node: np.ndarray, cls: int, node: int, kept: int) ->
         return NOT_ALONE
     if box.classes[CLASS_EXCLUSIVE, cls] == 1 and box.nodes[NODE_HOLDERS, node] > 0:
         return NOT_ALONE
+    if kept == 0 and box.nodes[NODE_CLAIMS_ALONE, node] > 0:
+        return NOT_ALONE
+    if kept == 0 and box.classes[CLASS_EXCLUSIVE, cls] == 1 and box.nodes[NODE_CLAIMS, node] > 0:
+        return NOT_ALONE
     if kept == 0:
         by_node[LEDGER_CPU, node] += box.classes[CLASS_CPU, cls]
         by_node[LEDGER_MEM, node] += box.classes[CLASS_MEM, cls]
@@ -162,16 +168,17 @@ def judge_spread(box: Box, widest: int, at_nodes: np.ndarray) -> int:
         node = at_nodes[replica]
         if node == first:
             continue
-        near = True
+        # An NVLink domain counts as narrower than a leaf, and a leaf than a block, wherever their nodes stand.
+        near = box.nodes[NODE_NVLINK, node] == box.nodes[NODE_NVLINK, first] != NONE
         if widest == LEVEL_NODE:
             near = False
-        elif widest == LEVEL_NVLINK:
-            near = box.nodes[NODE_NVLINK, node] == box.nodes[NODE_NVLINK, first] != NONE
         elif widest == LEVEL_LEAF:
-            same_nvlink = box.nodes[NODE_NVLINK, node] == box.nodes[NODE_NVLINK, first] != NONE
-            near = box.nodes[NODE_LEAF, node] == box.nodes[NODE_LEAF, first] or same_nvlink
+            near = near or box.nodes[NODE_LEAF, node] == box.nodes[NODE_LEAF, first]
         elif widest == LEVEL_BLOCK:
-            near = box.nodes[NODE_BLOCK, node] == box.nodes[NODE_BLOCK, first]
+            near = near or box.nodes[NODE_LEAF, node] == box.nodes[NODE_LEAF, first]
+            near = near or box.nodes[NODE_BLOCK, node] == box.nodes[NODE_BLOCK, first]
+        elif widest == LEVEL_SITE:
+            near = True
         if not near:
             return TOO_WIDE
     return FINE
@@ -305,7 +312,7 @@ class Checker:
         if record.phase not in (PHASE_PENDING, PHASE_SUSPENDED):
             return f"job {move.job} does not wait; nothing is to be kept for it"
         devices = move.allocation.devices
-        if len(np.unique(devices)) != len(devices):
+        if not record.spec.request.is_fractional and len(np.unique(devices)) != len(devices):
             return f"job {move.job}: a device is kept twice"
         keepers = self.state.inventory.devices[DEVICE_CLAIM, devices]
         if ((keepers != NONE) & (keepers != record.row)).any():

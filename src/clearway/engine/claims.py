@@ -21,6 +21,8 @@ from clearway.engine.tables import (
     DEVICE_OWNER,
     DEVICE_POOL,
     DEVICE_SHARE_FREE,
+    NODE_CLAIMS,
+    NODE_CLAIMS_ALONE,
     NODE_CPU_FREE,
     NODE_EXCLUSIVE,
     NODE_HOLDERS,
@@ -55,16 +57,17 @@ def unclaim_entry(cls: int, at_nodes: np.ndarray, at_devices: np.ndarray, *array
 
 @compiled
 def reserve_node(box: Box, cls: int, node: int, count: int) -> None:
-    """Take CPUs and memory of a replica on a node, without a place there; a negative count gives them back."""
+    """Take CPUs and memory of a replica on a node, and note that it will come; a negative count gives them back."""
     box.nodes[NODE_CPU_FREE, node] -= count * box.classes[CLASS_CPU, cls]
     box.nodes[NODE_MEM_FREE, node] -= count * box.classes[CLASS_MEM, cls]
+    box.nodes[NODE_CLAIMS, node] += count
+    box.nodes[NODE_CLAIMS_ALONE, node] += count * box.classes[CLASS_EXCLUSIVE, cls]
 
 
 @compiled
 def is_claim_ready(cls: int, at_nodes: np.ndarray, at_devices: np.ndarray, *arrays: np.ndarray) -> bool:
     """Whether all that is claimed has been left, so that the claimant can start."""
     box = Box(*arrays)
-    share = box.classes[CLASS_SHARE, cls]
     for replica in range(len(at_nodes)):
         node = at_nodes[replica]
         if (
@@ -77,15 +80,27 @@ def is_claim_ready(cls: int, at_nodes: np.ndarray, at_devices: np.ndarray, *arra
             box.nodes[NODE_EXCLUSIVE, node] == 1 or box.classes[CLASS_EXCLUSIVE, cls] == 1
         ):
             return False
-    for index in range(len(at_devices)):
-        device = at_devices[index]
-        if box.devices[DEVICE_HEALTHY, device] == 0 or box.devices[DEVICE_OWNER, device] != NONE:
-            return False
-        if box.devices[DEVICE_SHARE_FREE, device] < share:
-            return False
-        device_mem = box.pools[POOL_DEVICE_MEM, box.devices[DEVICE_POOL, device]]
-        if share < 1000 and device_mem > 0:
-            wanted = share_memory(box.classes[CLASS_DEVICE_MEM, cls], share, device_mem)
-            if box.devices[DEVICE_MEM_FREE, device] < wanted:
-                return False
-    return True
+    left = 0
+    while left < len(at_devices) and is_device_left(box, cls, at_devices, left):
+        left += 1
+    return left == len(at_devices)
+
+
+@compiled
+def is_device_left(box: Box, cls: int, at_devices: np.ndarray, index: int) -> bool:
+    """Whether one claimed device has room for all that the claim wants of it (a gang may want several shares)."""
+    device = at_devices[index]
+    share = box.classes[CLASS_SHARE, cls]
+    if box.devices[DEVICE_HEALTHY, device] == 0 or box.devices[DEVICE_OWNER, device] != NONE:
+        return False
+    if share == 1000:
+        return box.devices[DEVICE_SHARE_FREE, device] == 1000
+    count = 0
+    for other in range(len(at_devices)):
+        if at_devices[other] == device:
+            count += 1
+    if box.devices[DEVICE_SHARE_FREE, device] < count * share:
+        return False
+    device_mem = box.pools[POOL_DEVICE_MEM, box.devices[DEVICE_POOL, device]]
+    wanted = share_memory(box.classes[CLASS_DEVICE_MEM, cls], share, device_mem)
+    return device_mem == 0 or box.devices[DEVICE_MEM_FREE, device] >= count * wanted

@@ -29,17 +29,19 @@ class Dependencies:
         self.outcomes: OrderedDict[JobId, Outcome] = OrderedDict()
         self._started: set[JobId] = set()
         self._waiting_for: dict[JobId, list[JobId]] = {}
-        self._singletons: dict[tuple[str, str], list[JobId]] = {}
+        self._rivals: dict[JobId, list[JobId]] = {}
         self._array_held: dict[JobId, int] = {}
         self._array_waiting: dict[JobId, list[JobId]] = {}
 
-    def add(self, spec: JobSpec) -> None:
-        """A job was accepted."""
+    def add(self, spec: JobSpec, rivals: list[JobId]) -> None:
+        """A job was accepted. rivals: for a singleton, the earlier live jobs of its user and name; it waits for all."""
         for dependency in spec.dependencies:
             if dependency.job is not None:
                 self._waiting_for.setdefault(dependency.job, []).append(spec.id)
-            else:
-                self._singletons.setdefault((spec.user, spec.name), []).append(spec.id)
+        if rivals:
+            self._rivals[spec.id] = list(rivals)
+            for rival in rivals:
+                self._waiting_for.setdefault(rival, []).append(spec.id)
         if spec.array is not None and spec.array.parallel_max:
             self._array_waiting.setdefault(spec.array.array, []).append(spec.id)
 
@@ -60,8 +62,7 @@ class Dependencies:
 
     def _dependency_reason(self, spec: JobSpec, dependency: Dependency) -> ReasonCode | None:
         if dependency.job is None:
-            first = self._singletons[spec.user, spec.name][0]
-            return None if first == spec.id else ReasonCode.DEPENDENCY
+            return ReasonCode.DEPENDENCY if self._rivals.get(spec.id) else None
         outcome = self.outcomes.get(dependency.job)
         if outcome is not None:
             return None if is_satisfied(dependency.kind, outcome) else ReasonCode.DEPENDENCY_NEVER
@@ -90,11 +91,10 @@ class Dependencies:
             self.outcomes.popitem(last=False)
         self._started.discard(spec.id)
         waiting = self._waiting_for.pop(spec.id, [])
-        for dependency in spec.dependencies:
-            if dependency.job is None:
-                singles = self._singletons[spec.user, spec.name]
-                singles.remove(spec.id)
-                waiting = [*waiting, *singles[:1]]
+        self._rivals.pop(spec.id, None)
+        for waiter in waiting:
+            if spec.id in self._rivals.get(waiter, ()):
+                self._rivals[waiter].remove(spec.id)
         if spec.array is not None and spec.array.parallel_max:
             waiting = [*waiting, *self._end_in_array(spec, had_devices=had_devices)]
         return tuple(waiting)
@@ -114,7 +114,7 @@ class Dependencies:
         other.outcomes = self.outcomes.copy()
         other._started = set(self._started)
         other._waiting_for = {job: list(jobs) for job, jobs in self._waiting_for.items()}
-        other._singletons = {key: list(jobs) for key, jobs in self._singletons.items()}
+        other._rivals = {job: list(jobs) for job, jobs in self._rivals.items()}
         other._array_held = dict(self._array_held)
         other._array_waiting = {array: list(jobs) for array, jobs in self._array_waiting.items()}
         return other

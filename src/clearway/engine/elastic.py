@@ -39,6 +39,11 @@ def speedup(spec: JobSpec, replicas: int) -> float:
     return float(np.interp(replicas, known, [speed for _, speed in points]))
 
 
+def holds_whole_devices(spec: JobSpec) -> bool:
+    """Whether replicas are told apart by their devices, so that single ones can come and go."""
+    return spec.request.devices > 0 and not spec.request.is_fractional
+
+
 def grow_jobs(trial: Trial) -> list[Move]:
     """Moves that grow running elastic jobs into free devices; the trial is left with their effects on it."""
     state, settings = trial.state, trial.state.policy.elasticity
@@ -61,6 +66,7 @@ def _by_gain(state: ClusterState) -> list[JobRecord]:
     fits = (table[JOB_PHASE, rows] == PHASE_RUNNING) & (table[JOB_HELD, rows] < table[JOB_REPLICAS_MAX, rows])
     records = [state.by_row[row] for row in np.sort(rows[fits]).tolist()]
     records = [record for record in records if record.target is None and table[JOB_WIDEST, record.row] == LEVEL_SITE]
+    records = [record for record in records if holds_whole_devices(record.spec)]
     return sorted(records, key=lambda record: (-_gain(record), record.spec.id))
 
 

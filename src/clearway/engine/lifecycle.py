@@ -53,7 +53,7 @@ from clearway.model.events import (
     PlanAccepted,
 )
 from clearway.model.ids import JobId
-from clearway.model.jobs import Outcome
+from clearway.model.jobs import DependencyKind, JobSpec, Outcome
 from clearway.model.plan import Cap, Migrate, ReasonCode, Reserve, Resize, Start, Stop, Suspend
 
 if TYPE_CHECKING:
@@ -130,10 +130,17 @@ class Lifecycle:
         sort[SORT_SUBMIT, row] = event.at_ms
         sort[SORT_ID, row] = spec.id
         if spec.dependencies or spec.held or spec.not_before_ms is not None or spec.array is not None:
-            state.dependencies.add(spec)
+            state.dependencies.add(spec, self._rivals(spec))
             self._block_or_wait(record)
         else:
             state.fresh.append(row)
+
+    def _rivals(self, spec: JobSpec) -> list[JobId]:
+        """For a singleton, the live jobs of the same user and name, accepted before it."""
+        if all(dependency.kind is not DependencyKind.SINGLETON for dependency in spec.dependencies):
+            return []
+        mine = (spec.user, spec.name)
+        return [job for job, record in self.state.jobs.items() if job != spec.id and _name_of(record) == mine]
 
     def _block_or_wait(self, record: JobRecord) -> None:
         """Let a job that has no place in the order wait, or block it with the reason."""
@@ -407,3 +414,7 @@ class Lifecycle:
             self.state.caps[move.node] = move.watts
         else:
             self.state.caps.pop(move.node, None)
+
+
+def _name_of(record: JobRecord) -> tuple[str, str]:
+    return record.spec.user, record.spec.name

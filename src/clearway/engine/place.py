@@ -26,6 +26,8 @@ from clearway.engine.tables import (
     DEVICE_POOL,
     DEVICE_SHARE_FREE,
     DEVICE_SHARERS,
+    NODE_CLAIMS,
+    NODE_CLAIMS_ALONE,
     NODE_CPU_FREE,
     NODE_EXCLUSIVE,
     NODE_HOLDERS,
@@ -68,9 +70,9 @@ def pool_allows(box: Box, cls: int, pool: int) -> bool:
     node = box.pools[POOL_NODE, pool]
     if box.nodes[NODE_USABLE, node] == 0 or box.eligible[box.classes[CLASS_LABELS, cls], node] == 0:
         return False
-    if box.nodes[NODE_HOLDERS, node] > 0 and (
-        box.nodes[NODE_EXCLUSIVE, node] == 1 or box.classes[CLASS_EXCLUSIVE, cls] == 1
-    ):
+    if box.nodes[NODE_EXCLUSIVE, node] == 1 or box.nodes[NODE_CLAIMS_ALONE, node] > 0:
+        return False
+    if box.classes[CLASS_EXCLUSIVE, cls] == 1 and box.nodes[NODE_HOLDERS, node] + box.nodes[NODE_CLAIMS, node] > 0:
         return False
     return pool_suits(box, cls, pool)
 

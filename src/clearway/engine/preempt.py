@@ -197,7 +197,8 @@ def _leave_one(trial: Trial, row: int, victim: Victim, claimed: Allocation) -> M
         kept = _untouched_part(held, claimed, spec.request.devices)
         if spec.replicas_min <= kept.replicas < held.replicas:
             return Resize(spec.id, record.generation + 1, kept, beneficiary)
-    if state.policy.preemption.migrate and spec.checkpoint is not None and victim.way is not Way.SHRINK:
+    can_move = spec.checkpoint is not None and spec.request.devices > 0 and not spec.request.is_fractional
+    if state.policy.preemption.migrate and can_move and victim.way is not Way.SHRINK:
         target = trial.place(record.row, held.replicas)
         if target is not None and not np.isin(target.devices, held.devices).any():
             trial.claim(record.row, target)

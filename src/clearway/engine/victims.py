@@ -29,6 +29,7 @@ from clearway.engine.tables import (
     JOB_TENANT,
     PHASE_RUNNING,
     PHASE_STARTING,
+    TENANT_LIMITED,
 )
 from clearway.engine.view import held_milli, jobs_view
 from clearway.model.allocation import Allocation
@@ -125,6 +126,16 @@ def reclaimable(state: ClusterState, rows: IntArray, row: int) -> NDArray[np.boo
     return result
 
 
+def _of_others(state: ClusterState, rows: IntArray, row: int) -> NDArray[np.bool_]:
+    """Running jobs of other tenants, where quotas are set: between tenants right decides, not rank. Else a job within
+    its tenant's guarantee and one of higher rank that borrows could evict each other for ever."""
+    tenant = state.rows.table[JOB_TENANT, rows]
+    mine = int(state.rows.table[JOB_TENANT, row])
+    is_limited = state.accounts.tenants[TENANT_LIMITED, mine] == 1
+    others: NDArray[np.bool_] = (tenant != mine) & is_limited
+    return others
+
+
 def find_victims(state: ClusterState, row: int) -> list[Victim]:
     """Candidates for making room for the waiting job, mildest and cheapest first, of equals the youngest.
 
@@ -137,8 +148,8 @@ def find_victims(state: ClusterState, row: int) -> list[Victim]:
     if len(rows) == 0:
         return []
     table = state.rows.table
-    behind = ranks_behind(state, rows, row)
-    reclaim = reclaimable(state, rows, row) & ~behind
+    reclaim = reclaimable(state, rows, row)
+    behind = ranks_behind(state, rows, row) & ~_of_others(state, rows, row)
     mine = (int(table[JOB_QUEUE_PRIORITY, row]), int(table[JOB_PRIORITY, row]))
     milli = held_milli(state, rows)
     found: list[tuple[tuple[int, int, int, int], Victim]] = []
@@ -163,11 +174,12 @@ def _as_victim(
     cost = cost_device_ms(state, record)
     held = int(state.rows.table[JOB_HELD, record.row])
     floor = record.spec.replicas_min if is_equal else max(record.spec.replicas, record.spec.replicas_min)
-    if settings.shrink and state.policy.elasticity.enabled and held > floor:
+    by_device = record.spec.request.devices > 0 and not record.spec.request.is_fractional
+    if settings.shrink and state.policy.elasticity.enabled and held > floor and by_device:
         return Victim(record, Way.SHRINK, floor, cost)
     if may_evict:
         return Victim(record, Way.EVICT, 0, cost, is_reclaim)
-    can_move = settings.migrate and is_equal and record.spec.checkpoint is not None
+    can_move = settings.migrate and is_equal and by_device and record.spec.checkpoint is not None
     return Victim(record, Way.MIGRATE, 0, cost) if can_move else None
 
 
