@@ -177,6 +177,11 @@ class SimulatedBackend:
             return min(at_ms, self._outages[self._outage].at_ms)
         return at_ms
 
+    @property
+    def has_news(self) -> bool:
+        """Whether the last commands caused something that is not told yet."""
+        return bool(self._due)
+
     def has_run(self, row: int) -> bool:
         """Whether the job holds devices, or lies suspended in memory."""
         return row in self._runs or row in self._asleep

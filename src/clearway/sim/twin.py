@@ -216,7 +216,7 @@ class _Twin:
         recorder, next_backend_ms = self.recorder, self.backend.next_ms
         total = len(self.jobs)
         now_ms = 0
-        while recorder.ended < total:
+        while recorder.ended < total or self.backend.has_news:
             backend_ms = next_backend_ms(now_ms)
             at_ms = backend_ms if backend_ms < self.submit_ms else self.submit_ms
             if self.extra_ms < at_ms:

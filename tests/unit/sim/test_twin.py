@@ -169,8 +169,10 @@ def test_cancelled_waiting_job_ends_without_having_started():
 
 
 def test_cancelled_running_job_is_stopped():
-    result = run(FakeKernel(), make_trace_job(1, run_ms=100), extra_events=[JobCancelled(40, 1)])
+    kernel = FakeKernel()
+    result = run(kernel, make_trace_job(1, run_ms=100), extra_events=[JobCancelled(40, 1)])
     assert result.jobs.end_ms.tolist() == [40]
+    assert kernel.seen[-1] == JobFinished(40, 1, 1, Outcome.CANCELLED)
 
 
 def test_job_that_is_cancelled_while_it_saves_is_over_when_it_has_left():
