@@ -229,6 +229,8 @@ class Planner:
             return False
         if self.is_strict_stop:
             return first > self.scanned - 1
+        if state.policy.backfill.strict:
+            return False
         if first >= before:
             return True
         depth = state.policy.backfill.reservation_depth
@@ -328,7 +330,10 @@ class Planner:
             end = device + replicas * record.spec.request.devices
             allocation = Allocation(out_nodes[node : node + replicas].copy(), out_devices[device:end].copy())
             moves.append(Start(record.spec.id, record.generation + 1, allocation))
-        return moves
+        conflicts = self.state.dependencies.conflicts(
+            [by_row[row].spec for row in self.out[OUT_ROW, :started].tolist()]
+        )
+        return [move for move in moves if move.job not in conflicts] if conflicts else moves
 
 
 def _lengthened(array: IntArray, more: int) -> IntArray:
