@@ -14,6 +14,7 @@ from clearway.model.jobs import JobKind
 from clearway.model.units import SECOND_MS
 from clearway.sim.casestudy import (
     PUBLISHED,
+    STATIC_TRAINING_NODES,
     TASK_LATENCY_TARGET_MS,
     CaseStudy,
     Setup,
@@ -42,7 +43,8 @@ class WaitFigures:
 class SideFigures:
     """One side. use_ratio: device-time held / available; effective_use_ratio: of work that was kept.
 
-    tasks: all inference tasks; steady: those outside the burst; burst: those of it.
+    tasks: all inference tasks; steady: those outside the burst; burst: those of it. training_*: over training jobs;
+    jct from submission to end, wait from submission to the first start, run from there to the end.
     """
 
     use_ratio: float
@@ -53,6 +55,7 @@ class SideFigures:
     training_jct_mean_s: float
     training_jct_p50_s: float
     training_wait_mean_s: float
+    training_run_mean_s: float
     preemptions: int
     lost_device_s: float
 
@@ -74,9 +77,11 @@ class CaseStudyRun:
     burst_floor_s: float
 
 
-def run_case_study(seed: int, progress: ProgressCallback | None = None) -> CaseStudyRun:
+def run_case_study(
+    seed: int, *, training_nodes: int = STATIC_TRAINING_NODES, progress: ProgressCallback | None = None
+) -> CaseStudyRun:
     """Run the parts of the static side and the dynamic side. progress: called with (jobs ended, jobs in all)."""
-    study = make_case_study(seed)
+    study = make_case_study(seed, training_nodes=training_nodes)
     setups = (*study.static, study.dynamic)
     results = _simulate_all(setups, progress)
     whole = study.dynamic
@@ -114,6 +119,10 @@ def case_study_as_json(run: CaseStudyRun) -> dict[str, Any]:
     """Figures of both sides, the published ones, and what they rest on."""
     return {
         "seed": run.study.dynamic.seed,
+        "static_devices": {
+            "training": run.study.static[0].cluster.device_count,
+            "inference": run.study.static[1].cluster.device_count,
+        },
         "devices": run.study.dynamic.cluster.device_count,
         "offered_devices": {"training": run.offered_training, "inference": run.offered_inference},
         "latency_target_s": TASK_LATENCY_TARGET_MS / SECOND_MS,
@@ -163,6 +172,7 @@ def _figures(result: SimResult, burst_jobs: range) -> SideFigures:
     is_burst = (jobs.job >= burst_jobs.start) & (jobs.job < burst_jobs.stop)
     training = ~is_task & (jobs.end_ms != NEVER_MS)
     jct_s = (jobs.end_ms - jobs.submit_ms)[training] / SECOND_MS
+    wait_s = (jobs.start_ms - jobs.submit_ms)[training] / SECOND_MS
     return SideFigures(
         use_ratio=result.allocated_device_ms / result.capacity_device_ms,
         effective_use_ratio=result.useful_device_ms / result.capacity_device_ms,
@@ -171,7 +181,8 @@ def _figures(result: SimResult, burst_jobs: range) -> SideFigures:
         burst=_waits(jobs, is_burst),
         training_jct_mean_s=float(jct_s.mean()),
         training_jct_p50_s=float(np.median(jct_s)),
-        training_wait_mean_s=float((jobs.start_ms - jobs.submit_ms)[training].mean()) / SECOND_MS,
+        training_wait_mean_s=float(wait_s.mean()),
+        training_run_mean_s=float((jct_s - wait_s).mean()),
         preemptions=int(jobs.preemptions.sum()),
         lost_device_s=float(jobs.lost_device_ms.sum()) / SECOND_MS,
     )

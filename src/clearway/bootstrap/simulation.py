@@ -12,6 +12,7 @@ from clearway.model.cluster import ClusterSpec, QueueSpec, TenantSpec
 from clearway.sim.bounds import Bounds, compute_bounds
 from clearway.sim.bounds_ceiling import SpeedCeiling, ceiling_of_spec, ceiling_of_speeds
 from clearway.sim.checkers import ShadowCluster, StateChecker
+from clearway.sim.demand import forecast_demand
 from clearway.sim.faults import Fault
 from clearway.sim.metrics import Metrics, compute_metrics
 from clearway.sim.profiles import SpeedModel
@@ -99,6 +100,7 @@ def simulate(prepared: Prepared, progress: ProgressCallback | None = None) -> Si
         queues=prepared.queues,
         tenants=prepared.tenants,
         faults=prepared.faults,
+        extra_events=forecast_demand(prepared.workload.jobs) if prepared.policy.headroom.enabled else (),
         speed=prepared.speeds,
         seed=prepared.seed,
         cluster_name=prepared.cluster_name,

@@ -1,5 +1,7 @@
 """`clearway scenario`: situations that are built in and need no file."""
 
+from typing import Annotated
+
 import typer
 
 from clearway.cli.options import HtmlOption, JsonOption, SeedOption
@@ -26,7 +28,13 @@ def list_scenarios(context: typer.Context, json_target: JsonOption = None) -> No
 
 @scenario_app.command(name="case-study", help=CASE_STUDY)
 def case_study(
-    context: typer.Context, seed: SeedOption = 0, json_target: JsonOption = None, html: HtmlOption = None
+    context: typer.Context,
+    seed: SeedOption = 0,
+    training_nodes: Annotated[
+        int, typer.Option("--training-nodes", metavar="N", min=2, max=15, help="Nodes for training on the static side.")
+    ] = 9,
+    json_target: JsonOption = None,
+    html: HtmlOption = None,
 ) -> None:
     """Run both sides, show them against the published result, write."""
     from clearway.bootstrap import reports
@@ -37,11 +45,12 @@ def case_study(
     if html is not None:
         ready_path(html)
     with session.progress("Simulating the case study") as progress:
-        outcome = run_case_study(seed, progress)
+        outcome = run_case_study(seed, training_nodes=training_nodes, progress=progress)
     if not is_json_only(json_target):
         show_case_study(session, outcome)
     if json_target is not None:
         write_json(session, case_study_as_json(outcome), json_target)
     if html is not None:
+        sides = (outcome.static, outcome.dynamic)
         reports.write_runs_html(sides, html, title=session.say(CASE_STUDY), language=session.language.value)
         note_written(session, html)

@@ -15,7 +15,7 @@ from clearway.cli.figures import (
 from clearway.cli.session import Session
 from clearway.cli.tables import add_row, make_table
 from clearway.model.units import SECOND_MS
-from clearway.sim.casestudy import DAYS, PUBLISHED, STATIC_TRAINING_NODES, TASK_MEAN_MS
+from clearway.sim.casestudy import DAYS, PUBLISHED, TASK_MEAN_MS
 
 Figure = Callable[[SideFigures], str]
 
@@ -30,6 +30,7 @@ ROWS: Final[tuple[tuple[str, Figure], ...]] = (
     ("Tasks started within 100 ms", lambda side: render_ratio(side.tasks.promised_ratio)),
     ("Training completion time, mean", lambda side: render_duration(side.training_jct_mean_s)),
     ("Training completion time, p50", lambda side: render_duration(side.training_jct_p50_s)),
+    ("Training run time, mean", lambda side: render_duration(side.training_run_mean_s)),
     ("Training wait, mean", lambda side: render_duration(side.training_wait_mean_s)),
     ("Preemptions", lambda side: render_count(side.preemptions)),
     ("Lost", lambda side: render_quantity(side.lost_device_s, "device-s")),
@@ -69,8 +70,7 @@ def show_case_study(session: Session, run: CaseStudyRun) -> None:
 
 def _explain(session: Session, run: CaseStudyRun) -> None:
     """What the figures rest on; the docstring of `clearway.sim.casestudy` has all of it."""
-    nodes = len(run.study.dynamic.cluster.nodes)
-    per_node = run.study.dynamic.cluster.nodes[0].device_count
+    training, inference = (setup.cluster.device_count for setup in run.study.static)
     for line in (
         session.say(
             "Offered load: training {training} and inference {inference} devices on average.",
@@ -78,15 +78,16 @@ def _explain(session: Session, run: CaseStudyRun) -> None:
             inference=render_number(run.offered_inference),
         ),
         session.say(
-            "Static: {training} devices for training, {inference} for inference, first come first served in each.",
-            training=STATIC_TRAINING_NODES * per_node,
-            inference=(nodes - STATIC_TRAINING_NODES) * per_node,
+            "Static: {training} devices for training, {inference} for inference, first come first served in each; "
+            "--training-nodes tries another split.",
+            training=training,
+            inference=inference,
         ),
         session.say(
             "Tasks take {mean} on average, one whole device each: of 1,000 at once, no schedule on {devices} devices "
             "brings the mean wait below {floor}.",
             mean=render_duration(TASK_MEAN_MS / SECOND_MS),
-            devices=nodes * per_node,
+            devices=training + inference,
             floor=render_duration(run.burst_floor_s),
         ),
         session.say("Jobs, failures and checkpoints are the same on both sides."),

@@ -1,3 +1,5 @@
+import pytest
+
 from clearway.model.jobs import JobKind
 from clearway.model.units import DAY_MS
 from clearway.sim.casestudy import (
@@ -70,7 +72,7 @@ def test_about_a_hundred_tasks_arrive_in_an_hour_and_each_takes_minutes():
     assert abs((len(TASKS) - BURST_TASKS) / (DAYS * 24) - 100) < 2
     assert all(TASK_MIN_MS <= job.run_ms <= TASK_MAX_MS for job in TASKS)
     mean_ms = sum(job.run_ms for job in TASKS) / len(TASKS)
-    assert abs(mean_ms / 240_000 - 1) < 0.02
+    assert abs(mean_ms / 360_000 - 1) < 0.02
 
 
 def test_the_burst_is_a_thousand_tasks_at_one_moment():
@@ -80,11 +82,22 @@ def test_the_burst_is_a_thousand_tasks_at_one_moment():
     assert {job.spec.kind for job in burst} == {JobKind.TASK}
 
 
-def test_the_offered_load_fits_the_split_machine():
+def test_the_offered_load_fits_the_centre_but_not_its_training_part():
     training = offered_devices(STUDY.dynamic.workload, JobKind.TRAIN)
     inference = offered_devices(STUDY.dynamic.workload, JobKind.TASK)
-    assert 60 < training < 96
-    assert 6 < inference < 8
+    training_part, inference_part = (setup.cluster.device_count for setup in STUDY.static)
+    assert training_part < training < 128 - inference
+    assert 9 < inference < 11 < inference_part
+
+
+def test_the_static_side_can_be_cut_elsewhere():
+    training, inference = make_case_study(seed=0, training_nodes=12).static
+    assert [training.cluster.device_count, inference.cluster.device_count] == [96, 32]
+
+
+def test_one_node_is_too_few_for_the_largest_training_job():
+    with pytest.raises(AssertionError):
+        make_case_study(seed=0, training_nodes=1)
 
 
 def test_only_the_dynamic_side_may_resize_training():
