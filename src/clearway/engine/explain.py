@@ -224,5 +224,5 @@ def _nothing_passes(state: ClusterState, ahead: NDArray[np.int64]) -> str:
     if backfill.strict:
         return ", and the policy lets nothing pass"
     if (state.rows.table[JOB_BYPASSED, ahead] >= backfill.bypass_max).any():
-        return ", and have been passed so often that nothing more passes"
+        return ", and nothing passes any more: one of them was passed too often"
     return ""

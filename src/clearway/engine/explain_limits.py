@@ -21,6 +21,8 @@ from clearway.engine.tables import (
     TENANT_HAS_QUOTA,
     TENANT_NOMINAL,
     TENANT_PARENT,
+    TENANT_SUBTREE,
+    TENANT_TAKEN,
     TENANT_USED,
 )
 from clearway.engine.words import devices_in_words, jobs_in_words, number_in_words, time_in_words
@@ -183,6 +185,9 @@ def _quota_in_words(state: ClusterState, row: int) -> str:
     column = state.accounts.tenants[:, row].tolist()
     used = number_in_words(column[TENANT_USED])
     name = f"tenant {state.accounts.tenant_specs[row].name}"
+    if column[TENANT_PARENT] == NONE:
+        share = f"{number_in_words(column[TENANT_TAKEN])} of {devices_in_words(column[TENANT_SUBTREE])}"
+        return f"all tenants together hold {share} that they may lend one another"
     if not column[TENANT_HAS_QUOTA]:
         return f"{name} has no quota of its own and holds {used}; the rest of the cluster is promised to others"
     borrowed = borrowed_milli(state.accounts.tenants, row)

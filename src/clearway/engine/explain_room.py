@@ -147,7 +147,7 @@ def find_never(state: ClusterState, need: Need) -> Finding | None:
         return None
     for constraint in constraints_of(state, need):
         if fits(scene, constraint.need):
-            text = f"{constraint.text}; that is more than the whole cluster has{_most_there(scene, need, constraint)}"
+            text = f"{constraint.text}; {_most_there(scene, need, constraint)}"
             break
     else:
         most = int(free_milli_by_node(scene, need).max(initial=0))
@@ -165,19 +165,20 @@ def find_never(state: ClusterState, need: Need) -> Finding | None:
 
 
 def _most_there(scene: Scene, need: Need, constraint: Constraint) -> str:
-    """What the cluster has of the thing that a constraint asks too much of, where a number says it."""
-    if constraint.need.models != need.models:
+    """What the cluster has of the thing that a constraint asks too much of."""
+    changed = constraint.need
+    if changed.models != need.models:
         names = [name for name in scene.state.inventory.models.names if _has_model(scene, name)]
-        return f": it has {list_in_words(names[:NAMES_MAX])}" if names else ": it has no devices"
-    if constraint.need.cpu != need.cpu:
-        return f": at most {number_in_words(int(scene.cpu.max(initial=0)))} CPUs on a node"
-    if constraint.need.memory != need.memory:
-        return f": at most {memory_in_words(int(scene.memory.max(initial=0)))} on a node"
-    if constraint.need.device_memory != need.device_memory:
-        return f": at most {memory_in_words(int(scene.device_memory.max(initial=0)))} on a device"
-    if constraint.need.widest != need.widest:
-        return f": at most {room_in_domain(scene, need)} fit in one"
-    return ""
+        return f"the cluster has {list_in_words(names[:NAMES_MAX]) if names else 'no devices'}"
+    if changed.cpu != need.cpu:
+        return f"the largest node has {number_in_words(int(scene.cpu.max(initial=0)))}"
+    if changed.memory != need.memory:
+        return f"the largest node has {memory_in_words(int(scene.memory.max(initial=0)))}"
+    if changed.device_memory != need.device_memory:
+        return f"the largest device has {memory_in_words(int(scene.device_memory.max(initial=0)))}"
+    if changed.widest != need.widest:
+        return f"at most {room_in_domain(scene, need)} fit into one even when it is empty"
+    return "the cluster has too few of them"
 
 
 def _has_model(scene: Scene, name: str) -> bool:
@@ -265,9 +266,10 @@ def _totals_short(scene: Scene, need: Need, free: int, blockers: tuple[JobId, ..
     """Fewer devices are free than the job asks for, wherever they are."""
     up = empty_scene(scene.state, with_failed=False)
     total = int(free_milli_by_node(up, need).sum())
-    which = f" {models_in_words(scene.state, need)}" if need.models != NONE else ""
+    which = f" of {models_in_words(scene.state, need)}" if need.models != NONE else ""
+    verb = "is" if free == MILLI else "are"
     held = (
-        f"{number_in_words(free)} of {number_in_words(total)} are free"
+        f"{number_in_words(free)} of {number_in_words(total)} {verb} free"
         if free
         else f"all {number_in_words(total)} are held"
     )
