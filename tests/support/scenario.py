@@ -8,7 +8,8 @@ One command a line; `#` begins a comment; `at TIME` before a command moves the c
     tenant a quota=8 borrow=4 lend=0 parent=b
     submit 1 gpus=8 replicas=2 limit=1h         see `make_job`; ids may be a range, all at once: submit 5-20
     finish 1 [FAILED]                           a running job ends
-    stop 1 [node_failed] [saved=10m]            it leaves its devices and waits again
+    stop 1 [node_failed] [saved=10m]            it leaves its devices and waits again; a cancelled one ends
+    suspended 1                                 it is frozen, in a slow world
     cancel 1, hold 1, release 1, checkpoint 1
     node-down n1, node-up n1, drain n1, device-down n1 3, device-up n1 3
     forecast 8 until=1h
@@ -103,6 +104,7 @@ class World:
             "submit": self._submit,
             "finish": self._finish,
             "stop": self._stop,
+            "suspended": self._suspended,
             "cancel": lambda words: self.feed(JobCancelled(self.now_ms, JobId(int(words[0])))),
             "hold": lambda words: self.feed(JobHeld(self.now_ms, JobId(int(words[0])))),
             "release": lambda words: self.feed(JobReleased(self.now_ms, JobId(int(words[0])))),
@@ -282,6 +284,10 @@ class World:
         cause = StopCause(next((word for word in words[1:] if "=" not in word), "preempted"))
         final = self.decided.state.jobs[job].cancelled
         self.feed(self._left(job, None if final else cause, parse_duration(options.get("saved", "0s"))))
+
+    def _suspended(self, words: list[str]) -> None:
+        job = JobId(int(words[0]))
+        self.feed(JobSuspended(self.now_ms, job, self.decided.state.jobs[job].generation))
 
     def _forecast(self, words: list[str]) -> None:
         until_ms = self.now_ms + parse_duration(options_of(words[1:])["until"])

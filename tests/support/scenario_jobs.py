@@ -77,7 +77,7 @@ def make_policy(name: str, options: dict[str, str]) -> Policy:
 def make_job(job: JobId, options: dict[str, str], now_ms: int = 0) -> JobSpec:
     """A job: gpus (whole, or a share below 1), replicas, model, memory (of a device), cpus, ram, fabric, exclusive,
     within, limit, estimate, priority, queue, tenant, kind, name, held, begin (from now), after (`afterok:1`, several
-    with `,`), array (`ID%MAX`), elastic (`1-4`), checkpoint (interval), fixed (not preemptible)."""
+    with `,`), array (`ID%MAX`), elastic (`1-4`), checkpoint (interval), suspendable, fixed (not preemptible)."""
     gpus = whole_milli(options.get("gpus", "1")) or 0
     request = Request(
         devices=1 if 0 < gpus < 1000 else gpus // 1000,
@@ -103,6 +103,7 @@ def make_job(job: JobId, options: dict[str, str], now_ms: int = 0) -> JobSpec:
         elastic=_elastic(options.get("elastic")),
         checkpoint=Checkpoint(interval_ms=parse_duration(options["checkpoint"])) if "checkpoint" in options else None,
         preemptible="fixed" not in options,
+        suspendable="suspendable" in options,
         held="held" in options,
         dependencies=_dependencies(options.get("after")),
         array=_array(options.get("array"), job),

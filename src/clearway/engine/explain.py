@@ -62,7 +62,7 @@ def explain(state: ClusterState, job: JobId) -> Explanation:
             f"job {job}: expected a job that waits or runs, found none of that number; it has ended or was never "
             f"accepted, and its history is in the journal"
         )
-    if record.phase not in (*WAITING, PHASE_BLOCKED):
+    if record.phase not in (*WAITING, PHASE_BLOCKED) or record.cancelled:
         return Explanation(job=job)
     findings = _find_all(state, record)
     fix = next((finding.fix for finding in findings if finding.fix), "")
@@ -78,7 +78,7 @@ def check_reasons(state: ClusterState) -> tuple[str, ...]:
     """A note for each job that waits without a reason, or with one that cannot be told; () when all is well."""
     notes = []
     for job, record in state.jobs.items():
-        if record.phase not in (*WAITING, PHASE_BLOCKED):
+        if record.phase not in (*WAITING, PHASE_BLOCKED) or record.cancelled:
             continue
         reasons = explain(state, job).reasons
         if not reasons:
