@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearway.engine.box import Box
-from clearway.engine.compiled import compiled
+from clearway.engine.compiled import compiled, compiled_inside
 from clearway.engine.lifecycle import HOLDING
 from clearway.engine.records import JobRecord
 from clearway.engine.state import ClusterState
@@ -101,10 +101,11 @@ LEDGER_NODE_ROWS: Final = 3
 
 LEDGER_SHARE: Final = 0
 LEDGER_DEVICE_MEM: Final = 1
-LEDGER_DEVICE_ROWS: Final = 2
+LEDGER_UNKEPT: Final = 2  # 1 = it was kept for a job that an earlier move starts on it
+LEDGER_DEVICE_ROWS: Final = 3
 
 
-@compiled
+@compiled_inside
 def judge_node(box: Box, by_node: np.ndarray, cls: int, node: int, kept: int) -> int:
     """Verdict on one replica's CPUs, memory and place on a node; fills the ledger. kept: 1 = claimed before."""
     if box.nodes[NODE_USABLE, node] == 0:
@@ -129,7 +130,7 @@ def judge_node(box: Box, by_node: np.ndarray, cls: int, node: int, kept: int) ->
     return FINE
 
 
-@compiled
+@compiled_inside
 def judge_device(box: Box, by_device: np.ndarray, cls: int, row: int, node: int, device: int) -> int:
     """Verdict on one device of a replica; writes what it takes to the ledger."""
     pool = box.devices[DEVICE_POOL, device]
@@ -138,7 +139,9 @@ def judge_device(box: Box, by_device: np.ndarray, cls: int, row: int, node: int,
     if box.devices[DEVICE_HEALTHY, device] == 0:
         return DEVICE_SICK
     keeper = box.devices[DEVICE_CLAIM, device]
-    if keeper not in (NONE, row):
+    if keeper == row:
+        by_device[LEDGER_UNKEPT, device] = 1
+    elif keeper != NONE and by_device[LEDGER_UNKEPT, device] == 0:
         return DEVICE_KEPT
     models = box.classes[CLASS_MODELS, cls]
     if models != NONE and (models >> box.pools[POOL_MODEL, pool]) & 1 == 0:
@@ -160,7 +163,7 @@ def judge_device(box: Box, by_device: np.ndarray, cls: int, row: int, node: int,
     return FINE
 
 
-@compiled
+@compiled_inside
 def judge_spread(box: Box, widest: int, at_nodes: np.ndarray) -> int:
     """Verdict on how far apart the replicas are. Within a node everything is near."""
     first = at_nodes[0]
@@ -315,7 +318,8 @@ class Checker:
         if not record.spec.request.is_fractional and len(np.unique(devices)) != len(devices):
             return f"job {move.job}: a device is kept twice"
         keepers = self.state.inventory.devices[DEVICE_CLAIM, devices]
-        if ((keepers != NONE) & (keepers != record.row)).any():
+        unkept = self.by_device[LEDGER_UNKEPT, devices] == 1
+        if ((keepers != NONE) & (keepers != record.row) & ~unkept).any():
             return f"job {move.job}: a device is kept for another job already"
         return ""
 

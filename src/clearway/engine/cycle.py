@@ -18,7 +18,7 @@ from clearway.engine.claims import is_claim_ready
 from clearway.engine.dominant import rows_in_turn
 from clearway.engine.gang import WEIGHTS
 from clearway.engine.improve import improve_plan, touches_running
-from clearway.engine.lifecycle import HOLDING
+from clearway.engine.limits import within_limits
 from clearway.engine.policy import Placement
 from clearway.engine.reasons import REASONS
 from clearway.engine.rows import KIND_NUMBERS
@@ -50,7 +50,7 @@ from clearway.engine.scan import (
     undo_entry,
 )
 from clearway.engine.state import ClusterState
-from clearway.engine.tables import JOB_CLASS, JOB_PROTECTED_MS, JOB_REASON, NONE
+from clearway.engine.tables import JOB_CLASS, JOB_PROTECTED_MS, JOB_REASON, NONE, PHASE_STOPPING
 from clearway.engine.trial import Trial
 from clearway.engine.view import jobs_view
 from clearway.model.allocation import Allocation
@@ -124,6 +124,7 @@ class Planner:
             self._retry_ms = self._next_unprotected_ms()
         if started:
             undo_entry(self.out, started, self.out_nodes, self.out_devices, *state.box)
+        self._trial.undo_to(0)
         return Plan(state.version, tuple(moves), self.was_cut, self._wake_ms())
 
     def _has_work(self) -> bool:
@@ -177,7 +178,7 @@ class Planner:
         state = self.state
         for job in state.to_stop:
             record = state.jobs.get(job)
-            if record is None or not (record.phase in HOLDING or record.suspended):
+            if record is None or record.phase == PHASE_STOPPING:
                 continue
             checkpoint = record.spec.checkpoint
             grace_ms = 0 if checkpoint is None else checkpoint.grace_ms
@@ -190,8 +191,11 @@ class Planner:
         for row, claim in state.claims.items():
             cls = int(state.rows.table[JOB_CLASS, row])
             record = state.by_row[row]
-            if is_claim_ready(cls, claim.allocation.nodes, claim.allocation.devices, *state.box):
+            milli = claim.allocation.replicas * record.spec.request.device_milli
+            is_ready = is_claim_ready(cls, claim.allocation.nodes, claim.allocation.devices, *state.box)
+            if is_ready and within_limits(state, row, milli):
                 moves.append(Start(record.spec.id, record.generation + 1, claim.allocation))
+                self._trial.start_claimant(row, claim.allocation)
             else:
                 state.rows.table[JOB_REASON, row] = REASONS.index(ReasonCode.CLEANING)
 
@@ -321,9 +325,9 @@ class Planner:
         if state.meta[META_LINKS_LEFT] <= need or state.meta[META_RUNNING] + 1 >= state.running.shape[1]:
             state.make_link_room(max(2 * need, state.links.shape[1]))
 
-    def _make_starts(self, started: int) -> list[Move]:
+    def _make_starts(self, started: int) -> list[Start]:
         """The scan's outputs as moves."""
-        moves: list[Move] = []
+        moves: list[Start] = []
         by_row, out_nodes, out_devices = self.state.by_row, self.out_nodes, self.out_devices
         for row, _, node, device, replicas in self.out[:, :started].T.tolist():
             record = by_row[row]

@@ -4,7 +4,7 @@ Bounds: the outcomes of the last OUTCOMES_MAX ended jobs are remembered; a depen
 to be satisfied, as Slurm does with jobs that it has purged.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import Final
 
 from clearway.model.ids import JobId
@@ -30,6 +30,9 @@ class Dependencies:
         self._started: set[JobId] = set()
         self._waiting_for: dict[JobId, list[JobId]] = {}
         self._rivals: dict[JobId, list[JobId]] = {}
+        self._singletons: dict[tuple[str, str], list[JobId]] = {}
+        self._active: dict[JobId, tuple[str, str]] = {}
+        self._active_by_name: Counter[tuple[str, str]] = Counter()
         self._array_held: dict[JobId, int] = {}
         self._array_waiting: dict[JobId, list[JobId]] = {}
 
@@ -38,6 +41,8 @@ class Dependencies:
         for dependency in spec.dependencies:
             if dependency.job is not None:
                 self._waiting_for.setdefault(dependency.job, []).append(spec.id)
+            else:
+                self._singletons.setdefault((spec.user, spec.name), []).append(spec.id)
         if rivals:
             self._rivals[spec.id] = list(rivals)
             for rival in rivals:
@@ -62,7 +67,9 @@ class Dependencies:
 
     def _dependency_reason(self, spec: JobSpec, dependency: Dependency) -> ReasonCode | None:
         if dependency.job is None:
-            return ReasonCode.DEPENDENCY if self._rivals.get(spec.id) else None
+            name = spec.user, spec.name
+            others = self._active_by_name[name] - (spec.id in self._active)
+            return ReasonCode.DEPENDENCY if others or self._rivals.get(spec.id) else None
         outcome = self.outcomes.get(dependency.job)
         if outcome is not None:
             return None if is_satisfied(dependency.kind, outcome) else ReasonCode.DEPENDENCY_NEVER
@@ -71,18 +78,36 @@ class Dependencies:
         return ReasonCode.DEPENDENCY
 
     def note_start(self, spec: JobSpec) -> tuple[JobId, ...]:
-        """A job got devices; returns the jobs worth looking at again."""
+        """A job got devices; returns the jobs worth looking at again: those that waited for its start, and singletons
+        of its name, which now must wait."""
         self._started.add(spec.id)
         if spec.array is not None and spec.array.parallel_max:
             self._array_held[spec.array.array] = self._array_held.get(spec.array.array, 0) + 1
             self._array_waiting[spec.array.array].remove(spec.id)
-        return tuple(self._waiting_for.get(spec.id, ()))
+        name = spec.user, spec.name
+        if spec.id not in self._active:
+            self._active[spec.id] = name
+            self._active_by_name[name] += 1
+        if not self._waiting_for and not self._singletons:
+            return ()
+        return (*self._waiting_for.get(spec.id, ()), *self._singletons.get(name, ()))
 
-    def note_stop(self, spec: JobSpec) -> None:
-        """A job lost its devices and waits again."""
+    def note_stop(self, spec: JobSpec, *, suspended: bool) -> tuple[JobId, ...]:
+        """A job lost its devices and waits again; returns the jobs worth looking at again. A suspended job still counts
+        as one of its name."""
         if spec.array is not None and spec.array.parallel_max:
             self._array_held[spec.array.array] -= 1
             self._array_waiting[spec.array.array].insert(0, spec.id)
+        return () if suspended else self._deactivate(spec)
+
+    def _deactivate(self, spec: JobSpec) -> tuple[JobId, ...]:
+        name = self._active.pop(spec.id, None)
+        if name is None:
+            return ()
+        self._active_by_name[name] -= 1
+        if not self._active_by_name[name]:
+            del self._active_by_name[name]
+        return tuple(self._singletons.get(name, ()))
 
     def note_end(self, spec: JobSpec, outcome: Outcome, *, had_devices: bool) -> tuple[JobId, ...]:
         """A job ended; returns the jobs worth looking at again, in order."""
@@ -90,6 +115,9 @@ class Dependencies:
         if len(self.outcomes) > OUTCOMES_MAX:
             self.outcomes.popitem(last=False)
         self._started.discard(spec.id)
+        singles = self._singletons.get((spec.user, spec.name))
+        if singles and spec.id in singles:
+            singles.remove(spec.id)
         waiting = self._waiting_for.pop(spec.id, [])
         self._rivals.pop(spec.id, None)
         for waiter in waiting:
@@ -97,7 +125,20 @@ class Dependencies:
                 self._rivals[waiter].remove(spec.id)
         if spec.array is not None and spec.array.parallel_max:
             waiting = [*waiting, *self._end_in_array(spec, had_devices=had_devices)]
-        return tuple(waiting)
+        return (*waiting, *self._deactivate(spec))
+
+    def conflicts(self, specs: list[JobSpec]) -> set[JobId]:
+        """Singletons among jobs that are to start together that come after another of their name."""
+        if not self._singletons:
+            return set()
+        seen: set[tuple[str, str]] = set()
+        found: set[JobId] = set()
+        for spec in specs:
+            name = spec.user, spec.name
+            if name in seen and spec.id in self._singletons.get(name, ()):
+                found.add(spec.id)
+            seen.add(name)
+        return found
 
     def _end_in_array(self, spec: JobSpec, *, had_devices: bool) -> list[JobId]:
         assert spec.array is not None
@@ -113,6 +154,8 @@ class Dependencies:
         other = Dependencies()
         other.outcomes = self.outcomes.copy()
         other._started = set(self._started)
+        other._singletons = {name: list(jobs) for name, jobs in self._singletons.items()}
+        other._active, other._active_by_name = dict(self._active), self._active_by_name.copy()
         other._waiting_for = {job: list(jobs) for job, jobs in self._waiting_for.items()}
         other._rivals = {job: list(jobs) for job, jobs in self._rivals.items()}
         other._array_held = dict(self._array_held)

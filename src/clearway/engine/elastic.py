@@ -5,14 +5,13 @@ from typing import Final
 import numpy as np
 
 from clearway.engine.box import META_RUNNING, RUNNING_ROW
-from clearway.engine.quota import tenant_available
+from clearway.engine.limits import within_limits
 from clearway.engine.records import JobRecord
 from clearway.engine.state import ClusterState
 from clearway.engine.tables import (
     JOB_HELD,
     JOB_PHASE,
     JOB_REPLICAS_MAX,
-    JOB_TENANT,
     JOB_WIDEST,
     LEVEL_SITE,
     PHASE_RUNNING,
@@ -80,17 +79,16 @@ def _grow(trial: Trial, record: JobRecord) -> Move | None:
     """Grow one job by as many replicas as fit and pay, or None."""
     state, spec, held = trial.state, record.spec, record.allocation
     assert held is not None
-    each = max(spec.request.device_milli, 1)
-    tenant = int(state.rows.table[JOB_TENANT, record.row])
-    allowed = min(tenant_available(state.accounts.tenants, tenant) // each, spec.replicas_max - held.replicas)
-    free = int(state.inventory.totals[-1]) // max(spec.request.devices, 1)
-    more = _worthwhile(state, record, min(allowed, free, spec.replicas_max - held.replicas))
+    free = int(state.inventory.totals[-1]) // spec.request.devices
+    more = _worthwhile(state, record, min(free, spec.replicas_max - held.replicas))
     while more > 0:
-        added = trial.place(record.row, more)
+        allowed = within_limits(state, record.row, more * spec.request.device_milli, starts=False)
+        added = trial.place(record.row, more) if allowed else None
         if added is not None:
             devices = np.concatenate([held.devices, added.devices])
             allocation = Allocation(np.concatenate([held.nodes, added.nodes]), devices)
             trial.claim(record.row, added)
+            trial.count(record.row, more * spec.request.device_milli)
             return Resize(spec.id, record.generation + 1, allocation)
         more //= 2
     return None

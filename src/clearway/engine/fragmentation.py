@@ -7,7 +7,7 @@ the gradient is how much F_n grows when a replica is put there.
 """
 
 from clearway.engine.box import META_TYPICAL, TYPICAL_CLASS, TYPICAL_PPM, Box
-from clearway.engine.compiled import compiled
+from clearway.engine.compiled import compiled_inside
 from clearway.engine.place import best_shared_device, pool_suits, share_memory
 from clearway.engine.tables import (
     CLASS_CPU,
@@ -33,7 +33,7 @@ from clearway.engine.tables import (
 )
 
 
-@compiled
+@compiled_inside
 def shared_free(box: Box, pool: int, typical: int, changed: int, share: int, usable_only: bool) -> int:
     """Free milli on partly used devices of the pool: all of it, or only what the class `typical` could use.
 
@@ -56,7 +56,7 @@ def shared_free(box: Box, pool: int, typical: int, changed: int, share: int, usa
     return total
 
 
-@compiled
+@compiled_inside
 def fragment_for(box: Box, pool: int, typical: int, whole: int, cpu: int, memory: int, changed: int, share: int) -> int:
     """F_n(m) in milli for a pool with `whole` free devices and these CPUs and memory left on its node."""
     free = whole * 1000
@@ -79,7 +79,7 @@ def fragment_for(box: Box, pool: int, typical: int, whole: int, cpu: int, memory
     return free - usable
 
 
-@compiled
+@compiled_inside
 def fragmentation_growth(box: Box, cls: int, pool: int) -> float:
     """How much F_n grows (milli) when one replica of the class is put on the pool; negative when it heals."""
     node = box.pools[POOL_NODE, pool]
@@ -107,7 +107,7 @@ def fragmentation_growth(box: Box, cls: int, pool: int) -> float:
     return growth / 1e6
 
 
-@compiled
+@compiled_inside
 def first_free_device(box: Box, pool: int) -> int:
     """The wholly free device of the pool with the lowest index; NONE if there is none."""
     begin = box.pools[POOL_DEVICE_BEGIN, pool]

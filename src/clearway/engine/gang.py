@@ -21,7 +21,7 @@ from clearway.engine.box import (
     WORK_DOMAIN,
     Box,
 )
-from clearway.engine.compiled import compiled
+from clearway.engine.compiled import compiled, compiled_inside
 from clearway.engine.fragmentation import fragmentation_growth
 from clearway.engine.place import (
     TOTAL_ANY,
@@ -77,7 +77,7 @@ WEIGHTS: Final = 5
 SCORE_NONE: Final = 1e300
 
 
-@compiled
+@compiled_inside
 def free_devices_allowed(box: Box, cls: int) -> int:
     """Wholly free, usable devices of the models that the class allows: an upper bound, at once."""
     models = box.classes[CLASS_MODELS, cls]
@@ -90,7 +90,7 @@ def free_devices_allowed(box: Box, cls: int) -> int:
     return total
 
 
-@compiled
+@compiled_inside
 def capacity_beside(box: Box, cls: int, pool: int, end_ms: int, most: int) -> int:
     """`pool_capacity`, and not more than what every reservation that begins before `end_ms` leaves."""
     count = pool_capacity(box, cls, pool, most)
@@ -114,7 +114,7 @@ def capacity_beside(box: Box, cls: int, pool: int, end_ms: int, most: int) -> in
     return count
 
 
-@compiled
+@compiled_inside
 def pool_score(box: Box, cls: int, pool: int, weights: np.ndarray, mean_load: float) -> float:
     """Score of putting one replica on the pool; lower is better. Sums and products only: exact to repeat."""
     size = max(box.pools[POOL_SIZE, pool], 1)
@@ -135,13 +135,13 @@ def pool_score(box: Box, cls: int, pool: int, weights: np.ndarray, mean_load: fl
     return score
 
 
-@compiled
+@compiled_inside
 def has_room_shared(box: Box, cls: int, pool: int) -> bool:
     """Whether a partly used device of the pool takes a share of the class."""
     return box.pools[POOL_SHARED, pool] > 0 and best_shared_device(box, cls, pool) != NONE
 
 
-@compiled
+@compiled_inside
 def mean_device_load(box: Box) -> float:
     """Mean over pools with devices of the share of devices that are not wholly free."""
     total = 0.0
@@ -154,7 +154,7 @@ def mean_device_load(box: Box) -> float:
     return total / max(count, 1)
 
 
-@compiled
+@compiled_inside
 def domain_of(box: Box, level: int, pool: int) -> int:
     """Id of the pool's domain at a level."""
     node = box.pools[POOL_NODE, pool]
@@ -169,7 +169,7 @@ def domain_of(box: Box, level: int, pool: int) -> int:
     return 0
 
 
-@compiled
+@compiled_inside
 def best_pool(box: Box, cls: int, end_ms: int, weights: np.ndarray, model: int, level: int, domain: int) -> int:
     """The pool with the best score for one replica, within a model and a domain (NONE = any); NONE if none takes it."""
     best = NONE
@@ -198,7 +198,7 @@ def best_pool(box: Box, cls: int, end_ms: int, weights: np.ndarray, model: int, 
     return best
 
 
-@compiled
+@compiled_inside
 def name_replica(box: Box, cls: int, pool: int, at_nodes: np.ndarray, at_devices: np.ndarray, replica: int) -> None:
     """Name node and devices of one replica on the pool."""
     at_nodes[replica] = box.pools[POOL_NODE, pool]
@@ -218,7 +218,7 @@ def name_replica(box: Box, cls: int, pool: int, at_nodes: np.ndarray, at_devices
     at_devices[replica] = device
 
 
-@compiled
+@compiled_inside
 def fill_capacity(box: Box, cls: int, end_ms: int, most: int, model: int) -> int:
     """Write each pool's capacity for the class to the work space; returns the sum."""
     total = 0
@@ -231,7 +231,7 @@ def fill_capacity(box: Box, cls: int, end_ms: int, most: int, model: int) -> int
     return total
 
 
-@compiled
+@compiled_inside
 def level_of_step(step: int) -> int:
     """Levels in order of size: node, NVLink domain (of several nodes), leaf, block, site for steps from LEVEL_NODE."""
     if step == LEVEL_NODE:
@@ -239,7 +239,7 @@ def level_of_step(step: int) -> int:
     return LEVEL_NVLINK if step == LEVEL_NODE + 1 else step - 1
 
 
-@compiled
+@compiled_inside
 def is_level_used(box: Box, level: int, widest: int) -> bool:
     """Whether looking at a level can find what narrower ones did not: some domain of it holds several nodes."""
     if level == LEVEL_NVLINK and widest == LEVEL_NODE:
@@ -247,7 +247,7 @@ def is_level_used(box: Box, level: int, widest: int) -> bool:
     return level in (LEVEL_NODE, LEVEL_SITE) or (box.meta[META_LEVELS] >> level) & 1 == 1
 
 
-@compiled
+@compiled_inside
 def smallest_domain(box: Box, replicas: int, level: int) -> int:
     """The domain of a level with the least capacity that still holds the gang; NONE if none does."""
     for node in range(box.meta[META_NODES]):
@@ -266,7 +266,7 @@ def smallest_domain(box: Box, replicas: int, level: int) -> int:
     return best
 
 
-@compiled
+@compiled_inside
 def keep_domain(box: Box, level: int, domain: int) -> None:
     """Zero the capacity of pools outside the domain."""
     for pool in range(box.meta[META_POOLS]):
@@ -274,7 +274,7 @@ def keep_domain(box: Box, level: int, domain: int) -> None:
             box.work[WORK_CAPACITY, pool] = 0
 
 
-@compiled
+@compiled_inside
 def largest_capacity_pool(box: Box, left: int) -> int:
     """The pool that takes `left` replicas with least to spare, else the one that takes most; NONE if all are empty."""
     best = NONE
@@ -289,7 +289,7 @@ def largest_capacity_pool(box: Box, left: int) -> int:
     return best
 
 
-@compiled
+@compiled_inside
 def name_by_capacity(box: Box, cls: int, replicas: int, at_nodes: np.ndarray, at_devices: np.ndarray) -> None:
     """Name a gang on the fewest nodes: pools in falling capacity, and the tightest pool for what is left.
 
@@ -317,7 +317,7 @@ def name_by_capacity(box: Box, cls: int, replicas: int, at_nodes: np.ndarray, at
             top = below
 
 
-@compiled
+@compiled_inside
 def name_on_pool(
     box: Box,
     cls: int,
@@ -338,7 +338,7 @@ def name_on_pool(
     return replica + count
 
 
-@compiled
+@compiled_inside
 def charge_reservations(box: Box, cls: int, pool: int, count: int, end_ms: int) -> None:
     """Lower what reservations that begin before `end_ms` find on the pool by `count` replicas; negative gives back."""
     milli = count * box.classes[CLASS_DEVICES, cls] * box.classes[CLASS_SHARE, cls]
@@ -351,7 +351,7 @@ def charge_reservations(box: Box, cls: int, pool: int, count: int, end_ms: int) 
             box.res[RES_TOTAL, index] -= milli
 
 
-@compiled
+@compiled_inside
 def name_one_by_one(
     box: Box,
     cls: int,
@@ -382,7 +382,7 @@ def name_one_by_one(
     return replica == len(at_nodes)
 
 
-@compiled
+@compiled_inside
 def pool_of_replica(box: Box, needed: int, at_nodes: np.ndarray, at_devices: np.ndarray, replica: int) -> int:
     """The pool on which a named replica lies."""
     if needed > 0:
@@ -390,7 +390,7 @@ def pool_of_replica(box: Box, needed: int, at_nodes: np.ndarray, at_devices: np.
     return box.nodes[NODE_POOL_BEGIN, at_nodes[replica]]
 
 
-@compiled
+@compiled_inside
 def can_name_by_capacity(box: Box, cls: int, weights: np.ndarray) -> bool:
     """Whether capacities of pools are independent of one another and only the number of nodes matters."""
     if weights[WEIGHT_SPREAD] != 0.0 or weights[WEIGHT_FRAGMENTATION] != 0.0 or box.classes[CLASS_SHARE, cls] < 1000:
@@ -399,7 +399,7 @@ def can_name_by_capacity(box: Box, cls: int, weights: np.ndarray) -> bool:
     return box.meta[META_MANY_POOLS] == 0 or not uses_node
 
 
-@compiled
+@compiled_inside
 def place_gang_on(
     box: Box,
     cls: int,
@@ -434,7 +434,7 @@ def place_gang_on(
     return REASON_TOPOLOGY if widest < LEVEL_SITE else REASON_FRAGMENTATION
 
 
-@compiled
+@compiled_inside
 def place_gang(
     box: Box, cls: int, widest: int, end_ms: int, weights: np.ndarray, at_nodes: np.ndarray, at_devices: np.ndarray
 ) -> int:
@@ -449,7 +449,7 @@ def place_gang(
     return place_gang_on(box, cls, widest, end_ms, weights, NONE, at_nodes, at_devices)
 
 
-@compiled
+@compiled_inside
 def place(
     box: Box, cls: int, widest: int, end_ms: int, weights: np.ndarray, at_nodes: np.ndarray, at_devices: np.ndarray
 ) -> int:

@@ -16,7 +16,7 @@ from clearway.engine.box import (
     RUNNING_ROW,
     Box,
 )
-from clearway.engine.compiled import compiled
+from clearway.engine.compiled import compiled, compiled_inside
 from clearway.engine.place import release, take
 from clearway.engine.quota import queue_take, tenant_take
 from clearway.engine.tables import (
@@ -38,7 +38,7 @@ from clearway.engine.tables import (
 from clearway.model.units import FOREVER_MS
 
 
-@compiled
+@compiled_inside
 def new_link(box: Box, pool: int, count: int, next_link: int) -> int:
     """A link from the list of unused ones. The caller has made sure that one is left."""
     link = box.meta[META_LINK_FREE]
@@ -50,7 +50,7 @@ def new_link(box: Box, pool: int, count: int, next_link: int) -> int:
     return link
 
 
-@compiled
+@compiled_inside
 def drop_links(box: Box, head: int) -> None:
     """Put a whole footprint back on the list of unused links."""
     while head != NONE:
@@ -61,7 +61,7 @@ def drop_links(box: Box, head: int) -> None:
         head = after
 
 
-@compiled
+@compiled_inside
 def make_footprint(box: Box, cls: int, at_nodes: np.ndarray, at_devices: np.ndarray) -> int:
     """Links that say how many replicas lie on which pool, for an allocation."""
     needed = box.classes[CLASS_DEVICES, cls]
@@ -78,7 +78,7 @@ def make_footprint(box: Box, cls: int, at_nodes: np.ndarray, at_devices: np.ndar
     return head
 
 
-@compiled
+@compiled_inside
 def running_place(box: Box, end_ms: int, row: int) -> int:
     """Where (end, row) stands, or would stand, among the running jobs sorted by that pair."""
     low = 0
@@ -93,7 +93,7 @@ def running_place(box: Box, end_ms: int, row: int) -> int:
     return low
 
 
-@compiled
+@compiled_inside
 def add_running(box: Box, end_ms: int, row: int) -> None:
     """Insert a job into the list of running ones."""
     place = running_place(box, end_ms, row)
@@ -105,7 +105,7 @@ def add_running(box: Box, end_ms: int, row: int) -> None:
     box.meta[META_RUNNING] += 1
 
 
-@compiled
+@compiled_inside
 def remove_running(box: Box, end_ms: int, row: int) -> None:
     """Take a job out of the list of running ones."""
     place = running_place(box, end_ms, row)
@@ -115,13 +115,13 @@ def remove_running(box: Box, end_ms: int, row: int) -> None:
         box.running[RUNNING_ROW, index] = box.running[RUNNING_ROW, index + 1]
 
 
-@compiled
+@compiled_inside
 def class_milli(box: Box, cls: int) -> int:
     """Thousandths of devices of one replica."""
     return box.classes[CLASS_DEVICES, cls] * box.classes[CLASS_SHARE, cls]
 
 
-@compiled
+@compiled_inside
 def planned_end(box: Box, row: int, start_ms: int, replicas: int) -> int:
     """When a job started now on so many replicas is expected to end; linear in replicas, at least 1 ms after."""
     left = box.jobs[JOB_PLANNED_MS, row]
@@ -134,7 +134,7 @@ def planned_end(box: Box, row: int, start_ms: int, replicas: int) -> int:
     return start_ms + left
 
 
-@compiled
+@compiled_inside
 def hold_until(box: Box, row: int, start_ms: int, end_ms: int, at_nodes: np.ndarray, at_devices: np.ndarray) -> None:
     """Job `row` holds the allocation since `start_ms`, and is expected to leave it at `end_ms`."""
     cls = box.jobs[JOB_CLASS, row]
@@ -150,13 +150,13 @@ def hold_until(box: Box, row: int, start_ms: int, end_ms: int, at_nodes: np.ndar
     add_running(box, end_ms, row)
 
 
-@compiled
+@compiled_inside
 def hold(box: Box, row: int, start_ms: int, at_nodes: np.ndarray, at_devices: np.ndarray) -> None:
     """Job `row` holds the allocation from `start_ms` on, for the run time that planning assumes."""
     hold_until(box, row, start_ms, planned_end(box, row, start_ms, len(at_nodes)), at_nodes, at_devices)
 
 
-@compiled
+@compiled_inside
 def let_go(box: Box, row: int, at_nodes: np.ndarray, at_devices: np.ndarray) -> None:
     """The inverse of `hold`."""
     cls = box.jobs[JOB_CLASS, row]
@@ -173,13 +173,13 @@ def let_go(box: Box, row: int, at_nodes: np.ndarray, at_devices: np.ndarray) -> 
 @compiled
 def hold_entry(row: int, start_ms: int, at_nodes: np.ndarray, at_devices: np.ndarray, *arrays: np.ndarray) -> None:
     """`hold`, called from Python as `hold_entry(row, start_ms, nodes, devices, *box)`."""
-    hold(Box(*arrays), row, start_ms, at_nodes, at_devices)
+    hold(Box(*arrays), row, start_ms, at_nodes.copy(), at_devices.copy())
 
 
 @compiled
 def let_go_entry(row: int, at_nodes: np.ndarray, at_devices: np.ndarray, *arrays: np.ndarray) -> None:
     """`let_go`, called from Python as `let_go_entry(row, nodes, devices, *box)`."""
-    let_go(Box(*arrays), row, at_nodes, at_devices)
+    let_go(Box(*arrays), row, at_nodes.copy(), at_devices.copy())
 
 
 @compiled
@@ -187,4 +187,4 @@ def hold_until_entry(
     row: int, start_ms: int, end_ms: int, at_nodes: np.ndarray, at_devices: np.ndarray, *arrays: np.ndarray
 ) -> None:
     """`hold_until`, called from Python as `hold_until_entry(row, start_ms, end_ms, nodes, devices, *box)`."""
-    hold_until(Box(*arrays), row, start_ms, end_ms, at_nodes, at_devices)
+    hold_until(Box(*arrays), row, start_ms, end_ms, at_nodes.copy(), at_devices.copy())

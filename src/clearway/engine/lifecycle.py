@@ -159,10 +159,19 @@ class Lifecycle:
         state.rows.table[JOB_PHASE, record.row] = record.phase
 
     def look_again(self, jobs: tuple[JobId, ...]) -> None:
-        """Unblock those of the jobs that nothing blocks any more, and give the others their present reason."""
+        """Unblock those of the jobs that nothing blocks any more, block those that wait and no longer may, and give
+        each blocked one its present reason."""
         for job in jobs:
             record = self.state.jobs.get(job)
-            if record is not None and record.phase == PHASE_BLOCKED:
+            if record is None or record.cancelled:
+                continue
+            if record.phase in WAITING:
+                if self.state.dependencies.reason(record.spec, self.state.now_ms) is None:
+                    continue
+                self._leave_order(record)
+                self.state.unclaim(record.row)
+                self._block_or_wait(record)
+            elif record.phase == PHASE_BLOCKED:
                 self._block_or_wait(record)
 
     def release_due(self) -> None:
@@ -205,12 +214,22 @@ class Lifecycle:
         if record is None or record.cancelled:
             return
         record.cancelled = True
-        if record.phase in HOLDING or record.suspended:
-            self.state.to_stop.append(event.job)
-            return
         if record.phase in WAITING:
             self._leave_order(record)
-        self._forget(record, Outcome.CANCELLED, had_devices=False)
+            self.state.unclaim(record.row)
+        if record.suspended:
+            self._stop_frozen(record)
+        elif record.phase in HOLDING:
+            self.state.to_stop.append(event.job)
+        else:
+            self._forget(record, Outcome.CANCELLED, had_devices=False)
+
+    def _stop_frozen(self, record: JobRecord) -> None:
+        """A frozen job was cancelled: it never starts again, and stays until the backend says that it ended."""
+        record.phase, record.blocked = PHASE_BLOCKED, ReasonCode.CLEANING
+        self.state.rows.table[JOB_PHASE, record.row] = PHASE_BLOCKED
+        self.state.rows.table[JOB_REASON, record.row] = REASONS.index(ReasonCode.CLEANING)
+        self.state.to_stop.append(record.spec.id)
 
     # --- holding devices -----------------------------------------------------------------------------------------
 
@@ -302,12 +321,15 @@ class Lifecycle:
     def _wait_again(self, record: JobRecord, at_ms: int) -> None:
         state = self.state
         state.rows.table[JOB_WAIT_SINCE_MS, record.row] = at_ms
-        if record.spec.array is not None:
-            state.dependencies.note_stop(record.spec)
-        if record.cancelled and not record.suspended:
-            self._forget(record, Outcome.CANCELLED, had_devices=False)
+        again = state.dependencies.note_stop(record.spec, suspended=record.suspended)
+        if record.cancelled:
+            if record.suspended:
+                self._stop_frozen(record)
+            else:
+                self._forget(record, Outcome.CANCELLED, had_devices=False)
             return
         self._block_or_wait(record)
+        self.look_again(again)
 
     def on_resized(self, event: JobResized) -> None:
         """A resize or migration is done: the job holds its target, the rest is free."""

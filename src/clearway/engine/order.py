@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from clearway.engine.compiled import compiled
+from clearway.engine.compiled import compiled, compiled_inside
 from clearway.engine.tables import grow_table
 
 FloatTable = NDArray[np.float64]
@@ -22,7 +22,7 @@ SORT_ID: Final = 4
 SORT_COLUMNS: Final = 5
 
 
-@compiled
+@compiled_inside
 def comes_before(sort: FloatTable, one: int, other: int) -> bool:
     """Whether job row `one` is looked at before row `other`."""
     for column in range(SORT_COLUMNS):
@@ -31,7 +31,7 @@ def comes_before(sort: FloatTable, one: int, other: int) -> bool:
     return False
 
 
-@compiled
+@compiled_inside
 def place_in(order: np.ndarray, count: int, sort: FloatTable, row: int) -> int:
     """The first place in order[:count] whose job does not come before `row`."""
     low = 0

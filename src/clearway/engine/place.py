@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from clearway.engine.box import Box
-from clearway.engine.compiled import compiled
+from clearway.engine.compiled import compiled, compiled_inside
 from clearway.engine.tables import (
     CLASS_CPU,
     CLASS_DEVICE_MEM,
@@ -56,15 +56,17 @@ TOTALS: Final = 63
 SCORE_WORST: Final = 1 << 62
 
 
-@compiled
+@compiled_inside
 def share_memory(class_mem: int, share: int, device_mem: int) -> int:
-    """Bytes that a share takes of a device: what was asked, else in proportion, rounded up."""
+    """Bytes that a share takes of a device: what was asked, else in proportion, rounded up; 0 of unknown memory."""
+    if device_mem == 0:
+        return 0
     if class_mem > 0:
         return class_mem
     return (device_mem * share + 999) // 1000
 
 
-@compiled
+@compiled_inside
 def pool_allows(box: Box, cls: int, pool: int) -> bool:
     """Whether the class may use the pool at all: node usable, model, labels, device memory, exclusivity."""
     node = box.pools[POOL_NODE, pool]
@@ -77,7 +79,7 @@ def pool_allows(box: Box, cls: int, pool: int) -> bool:
     return pool_suits(box, cls, pool)
 
 
-@compiled
+@compiled_inside
 def pool_suits(box: Box, cls: int, pool: int) -> bool:
     """Whether the pool's devices are of an allowed model with enough memory, whoever holds them."""
     if box.classes[CLASS_DEVICES, cls] == 0:
@@ -89,7 +91,7 @@ def pool_suits(box: Box, cls: int, pool: int) -> bool:
     return memory == 0 or box.classes[CLASS_DEVICE_MEM, cls] <= memory
 
 
-@compiled
+@compiled_inside
 def replicas_by_node(box: Box, cls: int, node: int, most: int) -> int:
     """How many replicas, at most `most`, the CPUs and memory of the node leave room for."""
     cpu = box.classes[CLASS_CPU, cls]
@@ -101,7 +103,7 @@ def replicas_by_node(box: Box, cls: int, node: int, most: int) -> int:
     return most
 
 
-@compiled
+@compiled_inside
 def shares_on_device(box: Box, device: int, share: int, memory: int) -> int:
     """How many shares of this size a partly used device still takes; 0 for one that is whole, held, sick or claimed."""
     if box.devices[DEVICE_SHARERS, device] == 0 or box.devices[DEVICE_HEALTHY, device] == 0:
@@ -114,7 +116,7 @@ def shares_on_device(box: Box, device: int, share: int, memory: int) -> int:
     return count
 
 
-@compiled
+@compiled_inside
 def shares_on_pool(box: Box, cls: int, pool: int) -> int:
     """How many shares of the class fit on the pool's devices, partly used ones and whole ones together."""
     share = box.classes[CLASS_SHARE, cls]
@@ -131,7 +133,7 @@ def shares_on_pool(box: Box, cls: int, pool: int) -> int:
     return count
 
 
-@compiled
+@compiled_inside
 def pool_capacity(box: Box, cls: int, pool: int, most: int) -> int:
     """How many replicas of the class, at most `most`, can start on the pool now."""
     needed = box.classes[CLASS_DEVICES, cls]
@@ -149,7 +151,7 @@ def pool_capacity(box: Box, cls: int, pool: int, most: int) -> int:
     return replicas_by_node(box, cls, box.pools[POOL_NODE, pool], most)
 
 
-@compiled
+@compiled_inside
 def lowest_bits(mask: int, count: int) -> int:
     """The `count` lowest set bits of `mask`."""
     rest = mask
@@ -158,7 +160,7 @@ def lowest_bits(mask: int, count: int) -> int:
     return mask ^ rest
 
 
-@compiled
+@compiled_inside
 def count_bits(mask: int) -> int:
     """Number of set bits."""
     count = 0
@@ -168,7 +170,7 @@ def count_bits(mask: int) -> int:
     return count
 
 
-@compiled
+@compiled_inside
 def pick_bits(mask: int, count: int, size: int, group: int) -> int:
     """`count` bits of `mask`, inside the fullest NVLink group (of `group` devices) that has them, else the lowest."""
     if group >= size:
@@ -186,7 +188,7 @@ def pick_bits(mask: int, count: int, size: int, group: int) -> int:
     return lowest_bits(mask, count)
 
 
-@compiled
+@compiled_inside
 def set_mask(box: Box, pool: int, mask: int) -> None:
     """Give the pool this mask of free devices and keep the counts beside it true."""
     free = count_bits(mask)
@@ -198,7 +200,7 @@ def set_mask(box: Box, pool: int, mask: int) -> None:
         box.totals[box.pools[POOL_MODEL, pool]] += change
 
 
-@compiled
+@compiled_inside
 def set_usable(box: Box, node: int, usable: int) -> None:
     """Mark the node usable (1) or not (0); its free devices count only while it is."""
     if box.nodes[NODE_USABLE, node] == usable:
@@ -211,7 +213,7 @@ def set_usable(box: Box, node: int, usable: int) -> None:
             box.totals[box.pools[POOL_MODEL, pool]] += sign * box.pools[POOL_FREE, pool]
 
 
-@compiled
+@compiled_inside
 def refresh_device(box: Box, device: int) -> None:
     """Set or clear the device's bit and its pool's count of shared devices from the device's own columns."""
     pool = box.devices[DEVICE_POOL, device]
@@ -228,7 +230,7 @@ def refresh_device(box: Box, device: int) -> None:
         set_mask(box, pool, wanted)
 
 
-@compiled
+@compiled_inside
 def take_node(box: Box, cls: int, node: int, count: int) -> None:
     """Take CPUs, memory and place of `count` replicas on a node; a negative count gives them back."""
     box.nodes[NODE_CPU_FREE, node] -= count * box.classes[CLASS_CPU, cls]
@@ -238,7 +240,7 @@ def take_node(box: Box, cls: int, node: int, count: int) -> None:
         box.nodes[NODE_EXCLUSIVE, node] = 1 if box.nodes[NODE_HOLDERS, node] > 0 else 0
 
 
-@compiled
+@compiled_inside
 def take_share(box: Box, cls: int, device: int, count: int) -> None:
     """Take one share of the device (count 1) or give one back (count −1)."""
     pool = box.devices[DEVICE_POOL, device]
@@ -254,7 +256,7 @@ def take_share(box: Box, cls: int, device: int, count: int) -> None:
         refresh_device(box, device)
 
 
-@compiled
+@compiled_inside
 def take(
     box: Box,
     cls: int,
@@ -283,7 +285,7 @@ def take(
                     box.totals[box.pools[POOL_MODEL, pool]] -= 1
 
 
-@compiled
+@compiled_inside
 def release(
     box: Box,
     cls: int,
@@ -310,7 +312,7 @@ def release(
                 box.totals[box.pools[POOL_MODEL, pool]] += 1
 
 
-@compiled
+@compiled_inside
 def best_shared_device(box: Box, cls: int, pool: int) -> int:
     """The partly used device of the pool with the least room that still takes the share; NONE if there is none."""
     share = box.classes[CLASS_SHARE, cls]
@@ -325,7 +327,7 @@ def best_shared_device(box: Box, cls: int, pool: int) -> int:
     return best
 
 
-@compiled
+@compiled_inside
 def name_devices(box: Box, cls: int, pool: int, replicas: int, out: np.ndarray, at: int) -> int:
     """Name whole devices for `replicas` replicas on the pool into `out[at:]`; returns the new `at`.
 

@@ -10,7 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from clearway.engine.quota import may_reclaim, tenant_available
+from clearway.engine.limits import within_limits
+from clearway.engine.quota import may_reclaim
 from clearway.engine.reasons import (
     REASON_FRAGMENTATION,
     REASON_PRIORITY,
@@ -141,12 +142,11 @@ def _let_go(trial: Trial, victim: Victim) -> None:
 
 
 def _fits(trial: Trial, row: int) -> Allocation | None:
-    """Where the waiting job would go now with its least replicas, its tenant's quota respected."""
+    """Where the waiting job would go now with its least replicas, quota and queue limits respected."""
     state = trial.state
     spec = state.by_row[row].spec
     milli = spec.replicas_min * spec.request.device_milli
-    tenant = int(state.rows.table[JOB_TENANT, row])
-    if tenant_available(state.accounts.tenants, tenant) < milli:
+    if not within_limits(state, row, milli):
         return None
     elastic = state.policy.elasticity.enabled
     return trial.place(row, spec.replicas_min if elastic else spec.replicas)

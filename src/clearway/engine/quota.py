@@ -18,7 +18,7 @@ a quota limits nobody.
 
 from typing import Final
 
-from clearway.engine.compiled import compiled
+from clearway.engine.compiled import compiled, compiled_inside
 from clearway.engine.tables import (
     NONE,
     QUEUE_DEVICES_MAX,
@@ -109,7 +109,7 @@ def tenant_available(tenants: Table, row: int) -> int:
     return int(min(max(above + shift, minimum), maximum))
 
 
-@compiled
+@compiled_inside
 def _room_above(tenants: Table, row: int) -> int:
     """Thousandths that tenant `row` may still take from its parent: what it lent itself, and its borrowing limit."""
     if tenants[TENANT_HAS_QUOTA, row] == 0 or tenants[TENANT_BORROW_MAX, row] >= UNLIMITED:
@@ -162,7 +162,7 @@ def may_reclaim(tenants: Table, claimant: int, victim: int, milli: int) -> bool:
     return _is_entitled(tenants, claimant, meeting, milli) and _is_in_debt(tenants, victim, meeting)
 
 
-@compiled
+@compiled_inside
 def _lowest_common_ancestor(tenants: Table, one: int, other: int) -> int:
     """Parents have smaller rows, so the larger of two rows is never above the other."""
     while one != other:
@@ -173,7 +173,7 @@ def _lowest_common_ancestor(tenants: Table, one: int, other: int) -> int:
     return one
 
 
-@compiled
+@compiled_inside
 def _is_entitled(tenants: Table, row: int, meeting: int, milli: int) -> bool:
     if row == meeting:
         return bool(tenants[TENANT_OWN, row] + milli <= tenants[TENANT_NOMINAL, row])
@@ -187,7 +187,7 @@ def _is_entitled(tenants: Table, row: int, meeting: int, milli: int) -> bool:
     return False
 
 
-@compiled
+@compiled_inside
 def _is_in_debt(tenants: Table, row: int, meeting: int) -> bool:
     if row == meeting:
         return bool(tenants[TENANT_OWN, row] > tenants[TENANT_NOMINAL, row])

@@ -30,7 +30,7 @@ from clearway.engine.box import (
     WORK_POOL,
     Box,
 )
-from clearway.engine.compiled import compiled
+from clearway.engine.compiled import compiled_inside
 from clearway.engine.gang import (
     is_level_used,
     keep_domain,
@@ -69,7 +69,7 @@ WALK_MAX: Final = 1 << 20
 """Events walked for one reservation before it is given up: a bound, far above what a real cluster has running."""
 
 
-@compiled
+@compiled_inside
 def load_present(box: Box) -> None:
     """Copy what is free now to the work space; an unusable node has nothing free."""
     for node in range(box.meta[META_NODES]):
@@ -84,7 +84,7 @@ def load_present(box: Box) -> None:
         box.work[WORK_POOL, pool] = free
 
 
-@compiled
+@compiled_inside
 def shared_milli(box: Box, pool: int) -> int:
     """Free milli on the partly used devices of the pool."""
     total = 0
@@ -97,7 +97,7 @@ def shared_milli(box: Box, pool: int) -> int:
     return total
 
 
-@compiled
+@compiled_inside
 def future_capacity(box: Box, cls: int, pool: int, most: int) -> int:
     """Replicas of the class that the pool would take with what the work space says is free."""
     each = class_milli(box, cls)
@@ -121,7 +121,7 @@ def future_capacity(box: Box, cls: int, pool: int, most: int) -> int:
     return most
 
 
-@compiled
+@compiled_inside
 def shift_future(box: Box, holder: int, link: int, sign: int, cls: int, most: int) -> int:
     """Add (sign 1) or take away (−1) a footprint of class `holder` in the work space.
 
@@ -147,7 +147,7 @@ def shift_future(box: Box, holder: int, link: int, sign: int, cls: int, most: in
     return change
 
 
-@compiled
+@compiled_inside
 def capacity_throughout(box: Box, cls: int, start_ms: int, end_ms: int, most: int) -> int:
     """Write capacities that hold from `start_ms` to `end_ms`, given the work space at the start; returns the sum."""
     each = class_milli(box, cls)
@@ -170,7 +170,7 @@ def capacity_throughout(box: Box, cls: int, start_ms: int, end_ms: int, most: in
     return total
 
 
-@compiled
+@compiled_inside
 def choose_reserved_domain(box: Box, replicas: int, widest: int) -> bool:
     """Keep in the work space only the smallest allowed domain that holds the gang; False if none does."""
     for step in range(LEVEL_NODE, LEVEL_SITE + 2):
@@ -184,7 +184,7 @@ def choose_reserved_domain(box: Box, replicas: int, widest: int) -> bool:
     return False
 
 
-@compiled
+@compiled_inside
 def insert_sorted(box: Box, column: int, key: int, index: int) -> None:
     """Put reservation `index` in its place in a column sorted by the key column of the reservations."""
     count = box.meta[META_RESERVATIONS]
@@ -195,7 +195,7 @@ def insert_sorted(box: Box, column: int, key: int, index: int) -> None:
     box.res[column, place] = index
 
 
-@compiled
+@compiled_inside
 def write_reservation(box: Box, row: int, replicas: int, start_ms: int, end_ms: int, total: int) -> None:
     """Reserve `replicas` on the capacities in the work space from `start_ms` on, as one more line of `res_*`."""
     cls = box.jobs[JOB_CLASS, row]
@@ -227,7 +227,7 @@ def write_reservation(box: Box, row: int, replicas: int, start_ms: int, end_ms: 
     box.meta[META_RESERVATIONS] += 1
 
 
-@compiled
+@compiled_inside
 def charge_between(box: Box, cls: int, pool: int, count: int, start_ms: int, end_ms: int) -> None:
     """Lower what reservations that begin within [start, end) find on the pool."""
     milli = count * class_milli(box, cls)
@@ -240,7 +240,7 @@ def charge_between(box: Box, cls: int, pool: int, count: int, start_ms: int, end
             box.res[RES_TOTAL, index] -= milli
 
 
-@compiled
+@compiled_inside
 def next_time(box: Box, running: int, ended: int, begun: int) -> int:
     """The earliest of: next end of a running job, next end and next start of a reservation."""
     time = FOREVER_MS
@@ -253,7 +253,7 @@ def next_time(box: Box, running: int, ended: int, begun: int) -> int:
     return time
 
 
-@compiled
+@compiled_inside
 def pass_time(
     box: Box, cls: int, most: int, time: int, running: int, ended: int, begun: int
 ) -> tuple[int, int, int, int]:
@@ -276,7 +276,7 @@ def pass_time(
     return change, running, ended, begun
 
 
-@compiled
+@compiled_inside
 def total_future_capacity(box: Box, cls: int, most: int) -> int:
     """Replicas of the class that all pools together would take with what the work space says is free."""
     total = 0
@@ -285,7 +285,7 @@ def total_future_capacity(box: Box, cls: int, most: int) -> int:
     return total
 
 
-@compiled
+@compiled_inside
 def reserve(box: Box, row: int, replicas: int, now_ms: int, run_ms: int) -> bool:
     """Reserve the earliest start at which the gang fits for `run_ms`; False if there is none, all being as expected.
 
@@ -327,7 +327,7 @@ def reserve(box: Box, row: int, replicas: int, now_ms: int, run_ms: int) -> bool
     return False
 
 
-@compiled
+@compiled_inside
 def free_in_work(box: Box) -> int:
     """Free device milli in the work space."""
     total = 0
@@ -336,7 +336,7 @@ def free_in_work(box: Box) -> int:
     return total
 
 
-@compiled
+@compiled_inside
 def clear_reservations(box: Box) -> None:
     """Forget all reservations."""
     for index in range(box.meta[META_RESERVATIONS]):

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from clearway.engine.box import META_LINKS_LEFT, META_NODES, META_POOLS, META_RESERVATIONS, META_RUNNING, Box
-from clearway.engine.compiled import compiled
+from clearway.engine.compiled import compiled, compiled_inside
 from clearway.engine.gang import charge_reservations, fill_capacity, place, pool_of_replica
 from clearway.engine.hold import class_milli, hold, let_go, planned_end
 from clearway.engine.place import TOTAL_ANY
@@ -83,7 +83,7 @@ OUT_REPLICAS: Final = 4
 OUT: Final = 5
 
 
-@compiled
+@compiled_inside
 def refused_by_limits(box: Box, row: int, settings: np.ndarray, milli: int) -> int:
     """The limit that forbids `milli` more for this job now, or PLACED."""
     queue = box.jobs[JOB_QUEUE, row]
@@ -100,7 +100,7 @@ def refused_by_limits(box: Box, row: int, settings: np.ndarray, milli: int) -> i
     return PLACED
 
 
-@compiled
+@compiled_inside
 def known_to_fail(memo: np.ndarray, cls: int, replicas: int, end_ms: int) -> bool:
     """Whether an equal or smaller request failed already in this scan; capacity only falls within one."""
     if replicas >= memo[MEMO_REPLICAS, cls]:
@@ -108,7 +108,7 @@ def known_to_fail(memo: np.ndarray, cls: int, replicas: int, end_ms: int) -> boo
     return replicas >= memo[MEMO_BESIDE_REPLICAS, cls] and end_ms >= memo[MEMO_BESIDE_END, cls]
 
 
-@compiled
+@compiled_inside
 def remember_failure(box: Box, memo: np.ndarray, cls: int, replicas: int, end_ms: int, reason: int) -> None:
     """Note a failure for equal requests. A failure of topology says nothing about jobs that may span more."""
     if reason == REASON_TOPOLOGY:
@@ -121,7 +121,7 @@ def remember_failure(box: Box, memo: np.ndarray, cls: int, replicas: int, end_ms
         memo[MEMO_BESIDE_END, cls] = end_ms
 
 
-@compiled
+@compiled_inside
 def place_some(
     box: Box, row: int, replicas: int, settings: np.ndarray, weights: np.ndarray, nodes: np.ndarray, devices: np.ndarray
 ) -> tuple[int, int]:
@@ -148,7 +148,7 @@ def place_some(
     return reason, replicas
 
 
-@compiled
+@compiled_inside
 def charge_started(box: Box, row: int, nodes: np.ndarray, devices: np.ndarray, end_ms: int) -> None:
     """Lower what later reservations find by what the started job holds until `end_ms`."""
     if box.meta[META_RESERVATIONS] == 0:
@@ -159,7 +159,7 @@ def charge_started(box: Box, row: int, nodes: np.ndarray, devices: np.ndarray, e
         charge_reservations(box, cls, pool_of_replica(box, needed, nodes, devices, replica), 1, end_ms)
 
 
-@compiled
+@compiled_inside
 def has_room(box: Box, row: int, progress: np.ndarray, out: np.ndarray, nodes: np.ndarray, devices: np.ndarray) -> bool:
     """Whether outputs, links and the running list can take one more job and one more reservation."""
     replicas = box.jobs[JOB_REPLICAS, row]
@@ -173,7 +173,7 @@ def has_room(box: Box, row: int, progress: np.ndarray, out: np.ndarray, nodes: n
     )
 
 
-@compiled
+@compiled_inside
 def start(
     box: Box,
     row: int,
@@ -204,7 +204,7 @@ def start(
     progress[AT_DEVICES] += replicas * needed
 
 
-@compiled
+@compiled_inside
 def consider(
     box: Box,
     row: int,
@@ -243,13 +243,13 @@ def consider(
     return reason
 
 
-@compiled
+@compiled_inside
 def waits_for_devices(reason: int) -> bool:
     """Whether the job waits for devices, not for a limit of its own: only such a job holds others up."""
     return reason not in (REASON_QUOTA, REASON_QUEUE_LIMIT, REASON_QUEUE_JOB_LIMIT, REASON_HEADROOM)
 
 
-@compiled
+@compiled_inside
 def may_pass_over(box: Box, row: int, settings: np.ndarray) -> bool:
     """Whether a job that cannot start holds nobody up and gets no reservation, so that it need not be looked at."""
     if settings[SET_STRICT] == 1 or box.meta[META_RESERVATIONS] < settings[SET_DEPTH]:
@@ -257,7 +257,7 @@ def may_pass_over(box: Box, row: int, settings: np.ndarray) -> bool:
     return box.jobs[JOB_CLAIMED, row] == 0 and box.jobs[JOB_BYPASSED, row] < settings[SET_BYPASS_MAX]
 
 
-@compiled
+@compiled_inside
 def scan(
     box: Box,
     order: np.ndarray,

@@ -3,7 +3,7 @@
 import numpy as np
 
 from clearway.engine.box import META_POOLS, Box
-from clearway.engine.compiled import compiled
+from clearway.engine.compiled import compiled, compiled_inside
 from clearway.engine.gang import fill_capacity
 from clearway.engine.hold import class_milli
 from clearway.engine.reserve import shared_milli
@@ -13,7 +13,7 @@ ANY_NUMBER = 1 << 20
 """More replicas than any cluster holds."""
 
 
-@compiled
+@compiled_inside
 def free_milli(box: Box) -> int:
     """Free thousandths on usable nodes, on wholly free and on partly used devices."""
     total = 0

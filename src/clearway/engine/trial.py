@@ -9,9 +9,10 @@ from clearway.engine.claims import claim_entry, unclaim_entry
 from clearway.engine.gang import place_entry
 from clearway.engine.hold import hold_until_entry, let_go_entry
 from clearway.engine.policy import FloatArray
+from clearway.engine.quota import queue_take, tenant_take
 from clearway.engine.reasons import PLACED
 from clearway.engine.state import ClusterState
-from clearway.engine.tables import JOB_CLASS, JOB_END_MS, JOB_START_MS, JOB_WIDEST
+from clearway.engine.tables import JOB_CLASS, JOB_END_MS, JOB_QUEUE, JOB_START_MS, JOB_TENANT, JOB_WIDEST
 from clearway.model.allocation import Allocation
 from clearway.model.units import FOREVER_MS
 
@@ -60,6 +61,26 @@ class Trial:
         state, cls = self.state, int(self.state.rows.table[JOB_CLASS, row])
         claim_entry(cls, row, allocation.nodes, allocation.devices, *state.box)
         self._undo.append(lambda: unclaim_entry(cls, allocation.nodes, allocation.devices, *state.box))
+
+    def start_claimant(self, row: int, allocation: Allocation) -> None:
+        """As if the job started on the devices that are kept for it."""
+        state, cls = self.state, int(self.state.rows.table[JOB_CLASS, row])
+        unclaim_entry(cls, allocation.nodes, allocation.devices, *state.box)
+        self._undo.append(lambda: claim_entry(cls, row, allocation.nodes, allocation.devices, *state.box))
+        self.hold(row, state.now_ms, FOREVER_MS, allocation)
+
+    def count(self, row: int, milli: int) -> None:
+        """As if the job held `milli` more, for quota and limits only."""
+        accounts, table = self.state.accounts, self.state.rows.table
+        queue, tenant = int(table[JOB_QUEUE, row]), int(table[JOB_TENANT, row])
+        queue_take(accounts.queues, queue, milli, 0)
+        tenant_take(accounts.tenants, tenant, milli)
+
+        def undo() -> None:
+            tenant_take(accounts.tenants, tenant, -milli)
+            queue_take(accounts.queues, queue, -milli, 0)
+
+        self._undo.append(undo)
 
     def ignore_reservations(self) -> None:
         """As if nothing were reserved for a later time."""

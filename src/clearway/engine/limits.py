@@ -1,0 +1,14 @@
+"""Limits of queue and quota of tenant together, as asked outside of the scan."""
+
+from clearway.engine.quota import QUEUE_OPEN, QUEUE_REFUSES_RUNNING, queue_refusal, tenant_available
+from clearway.engine.state import ClusterState
+from clearway.engine.tables import JOB_QUEUE, JOB_TENANT
+
+
+def within_limits(state: ClusterState, row: int, milli: int, *, starts: bool = True) -> bool:
+    """Whether the job of `row` may hold `milli` more. starts: it is one more running job of its queue."""
+    table = state.rows.table
+    refusal = queue_refusal(state.accounts.queues, int(table[JOB_QUEUE, row]), milli)
+    if refusal != QUEUE_OPEN and (starts or refusal != QUEUE_REFUSES_RUNNING):
+        return False
+    return bool(tenant_available(state.accounts.tenants, int(table[JOB_TENANT, row])) >= milli)
