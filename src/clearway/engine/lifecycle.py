@@ -109,6 +109,8 @@ class Lifecycle:
         queue = state.accounts.queue(spec.queue)
         tenant = state.accounts.tenant(spec.tenant, state.inventory.milli)
         state.refresh_box_if_grown()
+        if state.policy.placement.fragmentation:
+            state.typical.note(cls, state.meta)
         queue_priority = int(state.accounts.queues[QUEUE_PRIORITY, queue])
         state.rows.write(
             row,

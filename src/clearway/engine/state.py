@@ -49,6 +49,7 @@ from clearway.engine.tables import (
     grow_table,
     make_table,
 )
+from clearway.engine.typical import TypicalClasses
 from clearway.model.allocation import Allocation
 from clearway.model.events import (
     Batch,
@@ -107,7 +108,7 @@ class ClusterState:
         self.meta[META_LINK_FREE] = NONE
         self._res = [make_table(RES_COLUMNS, max(policy.backfill.reservation_depth, 1)), *(make_table(1, 1),) * 3]
         self._work: Table = make_table(WORK_ROWS, 1)
-        self.typical: Table = make_table(2, 1)
+        self.typical = TypicalClasses()
         self.box = self._make_box()
         self._lifecycle = Lifecycle(self)
         self._handlers: dict[type, Callable[..., None]] = {
@@ -268,7 +269,7 @@ class ClusterState:
             res_cpu=res_cpu,
             res_mem=res_mem,
             work=self._work,
-            typical=self.typical,
+            typical=self.typical.table,
         )
 
     def refresh_box_if_grown(self) -> None:
