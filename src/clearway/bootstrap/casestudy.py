@@ -1,5 +1,6 @@
 """The built-in case study: both sides run, measured, and held against the published result."""
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -91,8 +92,8 @@ def run_case_study(
         study=study,
         static=measure(static, study.static_workload, whole.cluster),
         dynamic=measure(results[-1], whole.workload, whole.cluster),
-        static_figures=_figures(static, study.burst_jobs),
-        dynamic_figures=_figures(results[-1], study.burst_jobs),
+        static_figures=measure_side(static, study.burst_jobs),
+        dynamic_figures=measure_side(results[-1], study.burst_jobs),
         offered_training=offered_devices(whole.workload, JobKind.TRAIN),
         offered_inference=offered_devices(whole.workload, JobKind.TASK),
         burst_floor_s=burst_floor_s(study),
@@ -166,7 +167,8 @@ def _prepare(setup: Setup) -> Prepared:
     )
 
 
-def _figures(result: SimResult, burst_jobs: range) -> SideFigures:
+def measure_side(result: SimResult, burst_jobs: range) -> SideFigures:
+    """The figures of one side. burst_jobs: ids of the tasks of the burst. NaN where there is nothing to measure."""
     jobs = result.jobs
     is_task = jobs.kind == jobs.kind_names.index(JobKind.TASK)
     is_burst = (jobs.job >= burst_jobs.start) & (jobs.job < burst_jobs.stop)
@@ -179,22 +181,30 @@ def _figures(result: SimResult, burst_jobs: range) -> SideFigures:
         tasks=_waits(jobs, is_task),
         steady=_waits(jobs, is_task & ~is_burst),
         burst=_waits(jobs, is_burst),
-        training_jct_mean_s=float(jct_s.mean()),
-        training_jct_p50_s=float(np.median(jct_s)),
-        training_wait_mean_s=float(wait_s.mean()),
-        training_run_mean_s=float((jct_s - wait_s).mean()),
+        training_jct_mean_s=_mean(jct_s),
+        training_jct_p50_s=_quantile(jct_s, 0.5),
+        training_wait_mean_s=_mean(wait_s),
+        training_run_mean_s=_mean(jct_s - wait_s),
         preemptions=int(jobs.preemptions.sum()),
         lost_device_s=float(jobs.lost_device_ms.sum()) / SECOND_MS,
     )
 
 
 def _waits(jobs: JobColumns, chosen: NDArray[np.bool_]) -> WaitFigures:
-    waits_ms = (jobs.start_ms - jobs.submit_ms)[chosen & (jobs.start_ms != NEVER_MS)]
+    waits_s = (jobs.start_ms - jobs.submit_ms)[chosen & (jobs.start_ms != NEVER_MS)] / SECOND_MS
     return WaitFigures(
         tasks=int(chosen.sum()),
-        mean_s=float(waits_ms.mean()) / SECOND_MS,
-        p50_s=float(np.quantile(waits_ms, 0.5)) / SECOND_MS,
-        p99_s=float(np.quantile(waits_ms, 0.99)) / SECOND_MS,
-        max_s=float(waits_ms.max()) / SECOND_MS,
-        promised_ratio=float((waits_ms <= TASK_LATENCY_TARGET_MS).mean()),
+        mean_s=_mean(waits_s),
+        p50_s=_quantile(waits_s, 0.5),
+        p99_s=_quantile(waits_s, 0.99),
+        max_s=_quantile(waits_s, 1.0),
+        promised_ratio=_mean(waits_s <= TASK_LATENCY_TARGET_MS / SECOND_MS),
     )
+
+
+def _mean(values: NDArray[Any]) -> float:
+    return float(values.mean()) if len(values) else math.nan
+
+
+def _quantile(values: NDArray[np.float64], share: float) -> float:
+    return float(np.quantile(values, share)) if len(values) else math.nan

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -116,7 +117,7 @@ def make_comparison_request(
 def run_comparison(request: ComparisonRequest, progress: ProgressCallback | None = None) -> Comparison:
     """Make every run. progress: called with (runs done, runs in all)."""
     cells = [replace(request.base, policy=name, seed=seed) for name in request.policies for seed in request.seeds]
-    done = iter(_run_cells(cells, request.processes, progress))
+    done = _run_cells(cells, request.processes, progress)
     runs = tuple(tuple(next(done) for _ in request.seeds) for _ in request.policies)
     return Comparison(request=request, runs=runs, figures=_figures(runs))
 
@@ -130,12 +131,20 @@ def _run_cells(cells: Sequence[SimulationRequest], processes: int, progress: Pro
     """Runs in the order of `cells`."""
     tell = progress if progress is not None else lambda _done, _total: None
     tell(0, len(cells))
-    if processes == 1:
-        for done, cell in enumerate(cells, start=1):
-            yield run_request(cell)
-            tell(done, len(cells))
-        return
-    # Fresh processes, not forks: a fork of a process with threads (the progress bar, linear algebra) may hang.
+    run_all = _run_here if processes == 1 else partial(_run_apart, processes=processes)
+    return iter(run_all(cells, tell))
+
+
+def _run_here(cells: Sequence[SimulationRequest], tell: ProgressCallback) -> list[Run]:
+    runs = []
+    for done, cell in enumerate(cells, start=1):
+        runs.append(run_request(cell))
+        tell(done, len(cells))
+    return runs
+
+
+def _run_apart(cells: Sequence[SimulationRequest], tell: ProgressCallback, *, processes: int) -> list[Run]:
+    """Fresh processes, not forks: a fork of a process with threads (the progress bar, linear algebra) may hang."""
     with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
         futures = [pool.submit(run_request, cell) for cell in cells]
         for done, future in enumerate(as_completed(futures), start=1):
@@ -143,7 +152,7 @@ def _run_cells(cells: Sequence[SimulationRequest], processes: int, progress: Pro
                 pool.shutdown(wait=False, cancel_futures=True)
                 future.result()
             tell(done, len(cells))
-        yield from (future.result() for future in futures)
+        return [future.result() for future in futures]
 
 
 def value_of(run: Run, metric: ComparedMetric) -> float:

@@ -8,11 +8,12 @@ from typing import Any
 from clearway.bootstrap.comparison import COMPARED, Comparison
 from clearway.bootstrap.simulation import Run
 from clearway.model.errors import InputError
+from clearway.sim.extras import load_extra
 from clearway.sim.outputs import render_result_json, write_jobs_csv
 from clearway.sim.report import ReportRun, write_report
 from clearway.sim.report.texts import Language
 
-__all__ = ["comparison_as_json", "run_as_json", "write_run_jobs", "write_runs_html"]
+__all__ = ["check_html_possible", "comparison_as_json", "run_as_json", "write_run_jobs", "write_runs_html"]
 
 
 def run_as_json(run: Run) -> dict[str, Any]:
@@ -43,6 +44,12 @@ def write_run_jobs(run: Run, path: Path) -> None:
         write_jobs_csv(path, run.result)
     except OSError as error:
         raise InputError(f"{path}: expected a file that can be written, found: {error.strerror}") from error
+
+
+def check_html_possible() -> None:
+    """To be called before a long run whose report is wanted: MissingExtraError without the extra `twin`."""
+    for module in ("jinja2", "matplotlib"):
+        load_extra(module)
 
 
 def write_runs_html(runs: Sequence[Run], path: Path, *, title: str, language: Language) -> None:

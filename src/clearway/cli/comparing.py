@@ -60,6 +60,7 @@ def compare(
     )
     request = make_comparison_request(base, policies=policies, seeds=seeds, processes=processes)
     if html is not None:
+        reports.check_html_possible()
         ready_path(html)
     if request.seeds_asked > len(request.seeds):
         session.note("Nothing is drawn by chance in this trace, so one seed says all: give --faults to vary failures.")

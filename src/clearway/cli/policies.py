@@ -21,7 +21,7 @@ def list_policies(context: typer.Context, json_target: JsonOption = None) -> Non
 
     session = session_of(context)
     if not is_json_only(json_target):
-        rows = tuple((name, session.say(summary)) for name, summary in policy_summaries())
+        rows = tuple((name, session.translate(summary)) for name, summary in policy_summaries())
         show_pairs(session, ("Policy", "What it does"), rows)
     if json_target is not None:
         write_json(session, [{"name": name, "summary": text} for name, text in policy_summaries()], json_target)

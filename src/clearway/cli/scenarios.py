@@ -21,7 +21,9 @@ def list_scenarios(context: typer.Context, json_target: JsonOption = None) -> No
 
     session = session_of(context)
     if not is_json_only(json_target):
-        show_pairs(session, ("Scenario", "What it is"), tuple((name, session.say(text)) for name, text in SCENARIOS))
+        show_pairs(
+            session, ("Scenario", "What it is"), tuple((name, session.translate(text)) for name, text in SCENARIOS)
+        )
     if json_target is not None:
         write_json(session, [{"name": name, "summary": text} for name, text in SCENARIOS], json_target)
 
@@ -43,6 +45,7 @@ def case_study(
 
     session = session_of(context)
     if html is not None:
+        reports.check_html_possible()
         ready_path(html)
     with session.progress("Simulating the case study") as progress:
         outcome = run_case_study(seed, training_nodes=training_nodes, progress=progress)
@@ -52,5 +55,5 @@ def case_study(
         write_json(session, case_study_as_json(outcome), json_target)
     if html is not None:
         sides = (outcome.static, outcome.dynamic)
-        reports.write_runs_html(sides, html, title=session.say(CASE_STUDY), language=session.language.value)
+        reports.write_runs_html(sides, html, title=session.translate(CASE_STUDY), language=session.language.value)
         note_written(session, html)

@@ -28,9 +28,13 @@ class Session:
     screen: Console
     notes: Console
 
+    def translate(self, text: str) -> str:
+        """`text` in the session's language, braces and all."""
+        return translate(text, self.language)
+
     def say(self, text: str, **values: object) -> str:
         """`text` in the session's language with its `{fields}` filled in."""
-        return translate(text, self.language).format(**values)
+        return self.translate(text).format(**values)
 
     def note(self, text: str, **values: object) -> None:
         """A remark on standard error."""

@@ -40,7 +40,7 @@ def show_run(session: Session, run: Run) -> None:
     _show_spreads(session, run)
     _show_limits(session, run)
     for title, name in GROUPS:
-        _show_groups(session, title, getattr(run.metrics, name))
+        _show_groups(session, session.translate(title), getattr(run.metrics, name))
     show_skipped(session, run.workload.skipped)
     for note in (*run.workload.notes, *run.bounds.notes):
         session.note("{note}", note=note)
@@ -70,7 +70,7 @@ def _show_metrics(session: Session, run: Run) -> None:
 
 
 def _show_spreads(session: Session, run: Run) -> None:
-    table = make_table(session, "Over jobs", ("Metric", *STATISTICS))
+    table = make_table(session, session.translate("Over jobs"), ("Metric", *STATISTICS))
     for key in SPREADS:
         definition = DEFINITIONS[key]
         spread: Spread = getattr(run.metrics, key)
@@ -82,7 +82,9 @@ def _show_spreads(session: Session, run: Run) -> None:
 def _show_limits(session: Session, run: Run) -> None:
     """A gap is shown only where run and limit are about the same jobs."""
     gaps = render_gaps(run.metrics, run.bounds)
-    table = make_table(session, "Against the limits that no schedule can pass", ("Metric", "Value", "Limit", "Gap"))
+    table = make_table(
+        session, session.translate("Against the limits that no schedule can pass"), ("Metric", "Value", "Limit", "Gap")
+    )
     rows = (
         ("Mean JCT", run.metrics.jct_s.mean, run.bounds.jct_mean_s, "s", "jct_mean_s"),
         ("Makespan", run.metrics.makespan_s, run.bounds.makespan_s, "s", "makespan_s"),

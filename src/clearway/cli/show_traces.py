@@ -15,7 +15,7 @@ BAR_CELLS: Final = 40
 def show_description(session: Session, described: Mapping[str, Any], skipped: Sequence[Skipped]) -> None:
     """What `describe_workload` found."""
     _show_totals(session, described)
-    table = make_table(session, "Over jobs", ("Quantity", *SUMMARY))
+    table = make_table(session, session.translate("Over jobs"), ("Quantity", *SUMMARY))
     for label, key, render in (("Run time", "run_s", render_duration), ("Devices", "devices", render_number)):
         summary = described[key]
         if summary is not None:
@@ -41,7 +41,7 @@ def _show_totals(session: Session, described: Mapping[str, Any]) -> None:
         ("Kinds", _render_counts(described["kinds"])),
         ("Outcomes", _render_counts(described["outcomes"])),
         ("Devices busy on average (offered load)", "" if load is None else render_number(load)),
-        ("Own cluster", "" if cluster is None else f"{cluster['nodes']:,} × → {cluster['devices']:,}"),
+        ("Own cluster", "" if cluster is None else session.say("{nodes} nodes, {devices} devices", **cluster)),
     ]
     for label, value in rows:
         if value:
@@ -54,7 +54,7 @@ def _render_counts(counts: Mapping[str, int]) -> str:
 
 
 def _show_sizes(session: Session, sizes: Sequence[Mapping[str, float]]) -> None:
-    table = make_table(session, "By size in devices", ("Devices", "Jobs", "Share of the work"))
+    table = make_table(session, session.translate("By size in devices"), ("Devices", "Jobs", "Share of the work"))
     for size in sizes:
         add_row(table, (render_number(size["devices"]), render_count(size["jobs"]), render_ratio(size["work_share"])))
     session.screen.print(table)
@@ -64,7 +64,7 @@ def _show_hours(session: Session, arrivals: Sequence[int]) -> None:
     most = max(arrivals, default=0)
     if most == 0:
         return
-    table = make_table(session, "Arrivals by hour of the day", ("Hour", "Jobs", ""))
+    table = make_table(session, session.translate("Arrivals by hour of the day"), ("Hour", "Jobs", ""))
     table.columns[2].justify = "left"
     for hour, jobs in enumerate(arrivals):
         add_row(table, (f"{hour:02d}", render_count(jobs), "█" * round(BAR_CELLS * jobs / most)))

@@ -58,6 +58,8 @@ def simulate(
         limit=limit,
         is_checked=check,
     )
+    if html is not None:
+        reports.check_html_possible()
     for path in (jobs_csv, html):
         if path is not None:
             ready_path(path)

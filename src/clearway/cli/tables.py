@@ -14,10 +14,10 @@ DEFINITIONS = {definition.key: definition for definition in METRICS}
 
 
 def make_table(session: Session, title: str, headers: Sequence[str]) -> Table:
-    """An empty table; the first column holds names, the others figures. title and headers are translated."""
-    table = Table(title=session.say(title), title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    """An empty table; the first column holds names, the others figures. title: as shown; headers are translated."""
+    table = Table(title=Text(title), title_justify="left", title_style="bold", box=SIMPLE_HEAD)
     for place, header in enumerate(headers):
-        table.add_column(session.say(header), justify="left" if place == 0 else "right")
+        table.add_column(session.translate(header), justify="left" if place == 0 else "right")
     return table
 
 
@@ -34,8 +34,8 @@ def label_of(session: Session, definition: MetricDefinition) -> str:
 def show_pairs(session: Session, headers: tuple[str, str], rows: Iterable[tuple[str, str]]) -> None:
     """Names and one line about each."""
     table = Table(box=None, pad_edge=False)
-    table.add_column(session.say(headers[0]), no_wrap=True, style="bold")
-    table.add_column(session.say(headers[1]))
+    table.add_column(session.translate(headers[0]), no_wrap=True, style="bold")
+    table.add_column(session.translate(headers[1]))
     for row in rows:
         add_row(table, row)
     session.screen.print(table)

@@ -43,7 +43,7 @@ DAYS: Final = 28
 """Four weeks: enough for about 120 training jobs, and the week's rhythm four times."""
 
 STATIC_TRAINING_NODES: Final = 9
-"""Of the static side, unless asked otherwise: 72 GPUs for training, and 56 to keep the wait after a burst at two hours."""
+"""Of the static side, unless asked otherwise: 72 GPUs; the other 56 keep the wait after a burst at two hours."""
 
 TRAINING_PER_DAY_MIN: Final = 5
 TRAINING_PER_DAY_MAX: Final = 10

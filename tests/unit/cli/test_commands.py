@@ -1,0 +1,259 @@
+"""Every command through Typer's runner: what it prints, what it writes, and how it ends."""
+
+import csv
+import json
+
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner
+
+from clearway.cli.app import app
+from clearway.cli.errors import CommandGroup
+from clearway.model.errors import InternalError, MissingExtraError
+from clearway.policies.named import POLICY_NAMES
+
+SWF = """; MaxProcs: 4
+1 0 -1 100 2 -1 -1 2 200 -1 1 1 1 -1 1 -1 -1 -1
+2 10 -1 50 4 -1 -1 4 60 -1 1 2 1 -1 1 -1 -1 -1
+3 20 -1 30 1 -1 -1 1 30 -1 1 1 1 -1 1 -1 -1 -1
+4 30 -1 -1 1 -1 -1 1 30 -1 0 1 1 -1 1 -1 -1 -1
+"""
+JOB = """name: tune
+kind: finetune
+resources:
+  gpus: 2
+time_limit: "30:00"
+run: python tune.py
+"""
+
+
+@pytest.fixture
+def trace(tmp_path):
+    path = tmp_path / "small.swf"
+    path.write_text(SWF)
+    return str(path)
+
+
+def run(*arguments, language="en"):
+    return CliRunner().invoke(app, ["--language", language, *arguments])
+
+
+def test_version_is_one_line():
+    result = run("--version")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("clearway ")
+
+
+def test_simulate_prints_only_json_where_json_goes_to_standard_output(trace):
+    result = run("simulate", trace, "--cluster", "1x4", "--policy", "fifo", "--json", "-")
+    assert result.exit_code == 0
+    document = json.loads(result.stdout)
+    assert document["jobs_total"] == document["jobs_finished"] == 3
+    assert set(document) >= {"wait_s", "jct_s", "makespan_s", "device_allocation_ratio", "preemptions"}
+    assert set(document["wait_s"]) == {"mean", "p50", "p90", "p99", "max"}
+    assert set(document["run"]) >= {"wall_s", "events", "jobs_per_s", "peak_rss_bytes"}
+    assert set(document["bounds"]) >= {"jct_mean_s", "makespan_s", "device_allocation_ratio"}
+
+
+def test_simulate_shows_metrics_limits_and_what_was_left_out(trace):
+    result = run("simulate", trace, "--cluster", "1x4", "--policy", "easy")
+    assert result.exit_code == 0
+    assert "Makespan" in result.stdout
+    assert "limits that no schedule can pass" in result.stdout
+    assert "Left out 1" in result.stderr
+
+
+def test_simulate_writes_a_row_per_job_from_the_first_submit(trace, tmp_path):
+    path = tmp_path / "new folder" / "jobs.csv"
+    result = run("simulate", trace, "--cluster", "1x4", "--policy", "fifo", "--jobs-csv", str(path))
+    assert result.exit_code == 0
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    assert list(rows[0])[:5] == ["job", "submit_s", "start_s", "end_s", "devices"]
+    assert [(row["start_s"], row["devices"]) for row in rows] == [("0", "2"), ("100", "4"), ("150", "1")]
+
+
+def test_simulate_under_the_checkers_gives_the_same_schedule(trace):
+    plain, checked = (
+        json.loads(run("simulate", trace, "--cluster", "1x4", "--policy", "easy", "--json", "-", *more).stdout)
+        for more in ((), ("--check",))
+    )
+    assert plain["decisions_digest"] == checked["decisions_digest"]
+
+
+def test_simulate_takes_a_policy_from_a_file(trace, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("name: mine\nlike: easy\nbackfill:\n  reservation_depth: 3\n")
+    result = run("simulate", trace, "--cluster", "1x4", "--policy", str(path), "--json", "-")
+    assert json.loads(result.stdout)["policy"] == "mine"
+
+
+def test_simulate_speaks_chinese_when_asked(trace):
+    result = run("simulate", trace, "--cluster", "1x4", "--policy", "fifo", language="zh")
+    assert "总完工时间" in result.stdout
+    assert "略去 1 条" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--policy", "fifo"], ["--cluster", "1250x8"]),
+        (["--policy", "fifo", "--cluster", "4 nodes"], ["nodes x devices", "4 nodes"]),
+        (["--policy", "fifoo", "--cluster", "1x4"], ["--policy", "fifoo", "multifactor"]),
+        (["--policy", "none.yaml", "--cluster", "1x4"], ["none.yaml"]),
+        (["--policy", "fifo", "--cluster", "1x4", "--format", "swg"], ["--format", "swg"]),
+        (["--policy", "fifo", "--cluster", "1x4", "--faults", "some"], ["--faults", "some"]),
+        (["--policy", "fifo", "--cluster", "1x4", "--site", "none.yaml"], ["none.yaml"]),
+    ],
+)
+def test_what_cannot_be_understood_ends_with_two_and_says_why(trace, arguments, words):
+    result = run("simulate", trace, *arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    for word in ("Input error", *words):
+        assert word in result.stderr
+
+
+def test_a_wrong_line_of_a_policy_file_is_named(trace, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("name: mine\nlike: easy\nbackfill:\n  reservation_dept: 3\n")
+    result = run("simulate", trace, "--cluster", "1x4", "--policy", str(path))
+    assert result.exit_code == 2
+    assert "reservation_depth" in result.stderr
+    assert f"{path}:" in result.stderr
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_the_run(trace, tmp_path):
+    result = run("simulate", trace, "--cluster", "1x4", "--policy", "fifo", "--html", str(tmp_path))
+    assert result.exit_code == 2
+    assert "found a folder" in result.stderr
+
+
+def test_compare_marks_the_best_and_keeps_the_order_of_policies(trace, tmp_path):
+    path = tmp_path / "compared.json"
+    result = run(
+        "compare", trace, "--cluster", "1x4", "--policies", "fifo,easy", "--processes", "1", "--json", str(path)
+    )
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    fifo, easy = (next(line for line in lines if line.lstrip().startswith(name)) for name in ("fifo", "easy"))
+    assert "*" in easy
+    assert "*" not in fifo
+    document = json.loads(path.read_text())
+    assert list(document["policies"]) == ["fifo", "easy"]
+    assert document["policies"]["easy"]["figures"]["wait_mean_s"]["is_best"]
+
+
+def test_compare_says_that_seeds_change_nothing_in_a_trace_without_chance(trace):
+    result = run("compare", trace, "--cluster", "1x4", "--policies", "fifo", "--seeds", "3", "--json", "-")
+    assert json.loads(result.stdout)["seeds"] == [0]
+    assert "one seed says all" in result.stderr
+
+
+@pytest.mark.parametrize("policies", ["fifo,,easy", "fifo,fifo", "fifo,unknown"])
+def test_compare_refuses_policies_that_are_empty_doubled_or_unknown(trace, policies):
+    result = run("compare", trace, "--cluster", "1x4", "--policies", policies)
+    assert result.exit_code == 2
+
+
+def test_describe_shows_sizes_and_what_was_left_out(trace):
+    result = run("trace", "describe", trace)
+    assert result.exit_code == 0
+    assert "Arrivals by hour" in result.stdout
+    document = json.loads(run("trace", "describe", trace, "--json", "-").stdout)
+    assert document["jobs"] == 3
+    assert document["skipped"][0]["count"] == 1
+
+
+def test_a_generated_trace_can_be_read_again(tmp_path):
+    path = tmp_path / "made.swf"
+    result = run("trace", "generate", "synthetic:philly-like?jobs=50", "--out", str(path), "--seed", "3")
+    assert result.exit_code == 0
+    assert json.loads(run("trace", "describe", str(path), "--json", "-").stdout)["jobs"] == 50
+
+
+def test_formats_are_listed_by_the_name_that_the_option_takes():
+    result = run("trace", "formats", "--json", "-")
+    assert "swf" in [entry["name"] for entry in json.loads(result.stdout)]
+
+
+def test_policies_lists_every_name_with_a_line_about_it():
+    result = run("policies")
+    assert result.exit_code == 0
+    names = [line.split()[0] for line in result.stdout.splitlines()[1:]]
+    assert names == list(POLICY_NAMES)
+    assert [entry["name"] for entry in json.loads(run("policies", "--json", "-").stdout)] == list(POLICY_NAMES)
+
+
+@pytest.mark.parametrize("name", POLICY_NAMES)
+def test_a_shown_policy_is_a_file_that_gives_the_same_policy(name, tmp_path):
+    path = tmp_path / "shown.yaml"
+    path.write_text(run("policies", "show", name).stdout)
+    again = json.loads(run("policies", "show", str(path), "--json", "-").stdout)
+    assert again == yaml.safe_load(path.read_text())
+    assert again["name"] == name
+
+
+def test_job_check_echoes_how_units_were_understood(tmp_path):
+    path = tmp_path / "tune.yaml"
+    path.write_text(JOB)
+    result = run("job", "check", str(path))
+    assert result.exit_code == 0
+    assert "tune" in result.stdout
+    assert "30 minutes" in result.stdout
+    document = json.loads(run("job", "check", str(path), "--json", "-").stdout)
+    assert document[0]["jobs"][0]["limit_ms"] == 30 * 60_000
+
+
+def test_job_check_reads_batch_scripts(tmp_path):
+    path = tmp_path / "train.sh"
+    path.write_text("#!/bin/bash\n#SBATCH -N 2\n#SBATCH --gpus-per-node=8\n#SBATCH -t 2-12\nsrun true\n")
+    document = json.loads(run("job", "check", str(path), "--json", "-").stdout)
+    (job,) = document[0]["jobs"]
+    assert job["limit_ms"] == 60 * 3_600_000
+
+
+def test_job_check_lists_the_errors_of_all_files(tmp_path):
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text(JOB.replace("gpus: 2", "gpus: -1"))
+    second.write_text(JOB.replace("kind: finetune", "kind: tune"))
+    result = run("job", "check", str(first), str(second), str(tmp_path / "third.yaml"))
+    assert result.exit_code == 2
+    for words in (f"{first}:4", f"{second}:2", "third.yaml"):
+        assert words in result.stderr
+
+
+def test_scenarios_are_listed():
+    assert "case-study" in run("scenario", "list").stdout
+    assert [entry["name"] for entry in json.loads(run("scenario", "list", "--json", "-").stdout)] == ["case-study"]
+
+
+def failing(error):
+    """An application whose only commands fail."""
+    broken = typer.Typer(cls=CommandGroup)
+
+    @broken.callback()
+    def root():
+        """A group."""
+
+    @broken.command()
+    def fail():
+        raise error
+
+    return CliRunner().invoke(broken, ["fail"])
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (MissingExtraError('pip install "clearway[twin]"'), 3, 'pip install "clearway[twin]"'),
+        (InternalError("the books do not agree"), 70, "the books do not agree"),
+        (ZeroDivisionError("by chance"), 70, "Traceback"),
+        (typer.Exit(5), 5, ""),
+    ],
+)
+def test_each_way_of_failing_has_its_exit_code(error, code, words):
+    result = failing(error)
+    assert result.exit_code == code
+    assert words in result.stderr
