@@ -1,0 +1,145 @@
+"""Explanations: each kind of reason, blockers with a bound, planned starts, fixes; and nothing waits without one."""
+
+import pytest
+
+from clearway.engine.explain import check_reasons
+from clearway.engine.explain_room import BLOCKERS_MAX
+from clearway.engine.reasons import REASONS
+from clearway.engine.tables import JOB_REASON
+from clearway.model.errors import InputError
+from clearway.model.events import DeviceDown, NodeDown, NodeDrained
+from clearway.model.plan import ReasonCode
+from clearway.model.units import GIB, HOUR_MS
+from support.engine import EASY, add_nodes, make_kernel, submit
+
+
+def codes(kernel, job):
+    return [reason.code for reason in kernel.explain(job).reasons]
+
+
+def test_a_job_that_runs_has_nothing_to_explain():
+    kernel = make_kernel()
+    add_nodes(kernel, 1, 4)
+    submit(kernel, {})
+    assert kernel.explain(1).reasons == ()
+
+
+def test_an_unknown_job_is_an_error_that_says_what_to_do():
+    with pytest.raises(InputError, match="job 7: expected a job that waits or runs"):
+        make_kernel().explain(7)
+
+
+def test_every_message_begins_with_the_token_of_its_reason():
+    kernel = make_kernel(EASY)
+    add_nodes(kernel, 2, 4)
+    submit(kernel, *[{"devices": 3, "estimate_ms": HOUR_MS}] * 6, {"devices": 9}, {"held": True, "devices": 4})
+    for job in range(3, 9):
+        for reason in kernel.explain(job).reasons:
+            assert reason.message.startswith(f"{reason.code.value}: ")
+
+
+def test_totals_and_fragmentation_are_told_apart():
+    kernel = make_kernel()
+    add_nodes(kernel, 2, 4)
+    submit(kernel, {"devices": 2}, {"devices": 3})
+    submit(kernel, {"devices": 3}, {"devices": 4})
+    assert codes(kernel, 3)[0] is ReasonCode.FRAGMENTATION
+    assert codes(kernel, 4)[0] is ReasonCode.RESOURCES
+
+
+def test_all_reasons_are_told_not_only_the_first():
+    kernel = make_kernel()
+    add_nodes(kernel, 1, 4)
+    submit(kernel, {"devices": 4}, {"devices": 4, "held": True, "not_before_ms": HOUR_MS})
+    assert codes(kernel, 2) == [ReasonCode.HELD, ReasonCode.BEGIN_TIME, ReasonCode.RESOURCES]
+
+
+def test_needs_are_counted_in_thousandths():
+    kernel = make_kernel()
+    add_nodes(kernel, 1, 4)
+    submit(kernel, {"devices": 3}, {"devices": 2})
+    reason = kernel.explain(2).reasons[0]
+    assert (reason.needed_milli, reason.available_milli) == (2_000, 1_000)
+
+
+def test_blockers_are_those_that_end_first_and_bounded():
+    kernel = make_kernel(EASY)
+    add_nodes(kernel, 3, 8)
+    submit(kernel, *[{"estimate_ms": hours * HOUR_MS} for hours in range(24, 0, -1)])
+    submit(kernel, {"devices": 8})
+    assert kernel.explain(25).reasons[0].blockers == tuple(range(24, 24 - BLOCKERS_MAX, -1))
+
+
+def test_the_planned_start_is_that_of_the_reservation():
+    kernel = make_kernel(EASY)
+    add_nodes(kernel, 1, 4)
+    submit(kernel, {"devices": 4, "estimate_ms": HOUR_MS}, {"devices": 4}, {"devices": 4})
+    assert kernel.explain(2).start_ms == HOUR_MS
+    assert kernel.explain(3).start_ms is None
+
+
+@pytest.mark.parametrize("event", [NodeDown(0, "n2"), NodeDrained(0, "n2"), DeviceDown(0, "n2", 3)])
+def test_what_is_down_is_the_reason_where_it_would_do(event):
+    kernel = make_kernel()
+    add_nodes(kernel, 2, 4)
+    kernel.handle(event)
+    submit(kernel, {"devices": 4, "replicas": 2})
+    assert codes(kernel, 1) == [ReasonCode.NODES_DOWN]
+    assert "NodeUp" in kernel.explain(1).helped_by
+
+
+def test_what_never_fits_is_told_even_when_everything_is_down():
+    kernel = make_kernel()
+    add_nodes(kernel, 1, 4)
+    kernel.handle(NodeDown(0, "n1"))
+    submit(kernel, {"devices": 5})
+    assert codes(kernel, 1) == [ReasonCode.NEVER_FITS]
+
+
+@pytest.mark.parametrize(
+    ("wishes", "fix"),
+    [
+        ({"devices": 4}, "as 2 replicas of 2 devices instead of 4 devices it could start now"),
+        ({"devices": 2, "replicas": 3}, "with 2 replicas instead of 3 it could start now"),
+        ({"devices": 3}, "as 3 replicas of 1 device instead of 3 devices it could start now"),
+        ({"devices": 5}, "with at most 2 devices instead of 5 it could start now"),
+        ({"devices": 2, "exclusive": True}, "beside other jobs it could start now"),
+        ({"device_models": ("A100",)}, "cancel it and ask for what the cluster has"),
+        ({"device_memory_bytes": 90 * GIB}, "cancel it and ask for what the cluster has"),
+    ],
+)
+def test_the_cheapest_fix(wishes, fix):
+    """Two devices are free on each of two nodes."""
+    kernel = make_kernel()
+    add_nodes(kernel, 2, 8, memory_bytes=80 * GIB)
+    submit(kernel, {"devices": 6}, {"devices": 6})
+    submit(kernel, wishes)
+    assert kernel.explain(3).fix == fix
+
+
+def test_a_job_without_devices_waits_for_cpus():
+    kernel = make_kernel()
+    add_nodes(kernel, 1, 1, cpu_milli=2_000)
+    submit(kernel, {"devices": 0, "cpu_milli": 2_000}, {"devices": 0, "cpu_milli": 1_000})
+    assert codes(kernel, 2) == [ReasonCode.RESOURCES]
+    assert "CPUs" in kernel.explain(2).reasons[0].message
+
+
+def test_an_empty_cluster_never_fits_anything():
+    kernel = make_kernel()
+    submit(kernel, {"devices": 1}, {"devices": 0, "cpu_milli": 1}, {"share_milli": 500})
+    assert [codes(kernel, job)[0] for job in (1, 2, 3)] == [ReasonCode.NEVER_FITS] * 3
+
+
+def test_a_job_without_a_reason_is_noted():
+    """The table says that it may start, nothing is ahead of it, and devices are free: nobody can say why it waits."""
+    kernel = make_kernel()
+    submit(kernel, {"devices": 1})
+    add_nodes(kernel, 1, 4)
+    assert check_reasons(kernel.state) == ()
+    submit(kernel, {"devices": 4})
+    state = kernel.state
+    assert check_reasons(state) == ()
+    state.inventory.devices[1, :4], state.inventory.devices[3, :4] = 1_000, -1
+    state.rows.table[JOB_REASON, state.jobs[2].row] = REASONS.index(ReasonCode.PRIORITY)
+    assert check_reasons(state) == ("job 2 waits without a reason",)

@@ -1,0 +1,96 @@
+"""A gang lies in the smallest domain that holds it, on one device model where one holds it whole."""
+
+from dataclasses import replace
+
+import pytest
+
+from clearway.engine.policy import Placement
+from clearway.model.jobs import DomainLevel, Network
+from clearway.model.plan import ReasonCode
+from support.engine import FIRST_FIT, add_nodes, devices_of, make_kernel, nodes_of, started, submit
+
+
+def reason(kernel, job):
+    return kernel.explain(job).reasons[0].code
+
+
+def within(level):
+    return Network(widest=DomainLevel(level))
+
+
+def test_a_gang_takes_the_node_with_least_to_spare():
+    kernel = make_kernel()
+    add_nodes(kernel, 3, 8)
+    submit(kernel, {"devices": 2}, {"devices": 8}, {"devices": 5})
+    assert nodes_of(started(submit(kernel, {"replicas": 3}))[0]) == [2, 2, 2]
+
+
+def test_a_gang_takes_the_leaf_with_least_to_spare():
+    kernel = make_kernel()
+    add_nodes(kernel, 3, 8, leaf="wide")
+    add_nodes(kernel, 2, 8, leaf="narrow")
+    assert nodes_of(started(submit(kernel, {"devices": 8, "replicas": 2}))[0]) == [3, 4]
+
+
+def test_a_gang_prefers_an_nvlink_domain_of_several_nodes_to_a_leaf():
+    kernel = make_kernel()
+    add_nodes(kernel, 2, 8, leaf="a")
+    add_nodes(kernel, 4, 8, leaf="b", nvlink="rack")
+    assert nodes_of(started(submit(kernel, {"devices": 8, "replicas": 2}))[0]) == [2, 3]
+
+
+def test_a_gang_ignores_domains_when_topology_is_off():
+    kernel = make_kernel(replace(FIRST_FIT, placement=Placement(topology=False)))
+    add_nodes(kernel, 1, 8, leaf="a")
+    add_nodes(kernel, 2, 8, leaf="b")
+    assert nodes_of(started(submit(kernel, {"devices": 8, "replicas": 2}))[0]) == [0, 1]
+
+
+@pytest.mark.parametrize(("level", "starts"), [("leaf", False), ("block", True), ("site", True)])
+def test_the_widest_domain_is_a_hard_limit(level, starts):
+    kernel = make_kernel()
+    add_nodes(kernel, 2, 8, leaf=lambda number: f"leaf{number}", block="one")
+    commands = submit(kernel, {"devices": 8, "replicas": 2, "network": within(level)})
+    assert bool(started(commands)) == starts
+
+
+def test_a_gang_within_a_node_starts_on_one():
+    kernel = make_kernel()
+    add_nodes(kernel, 2, 8)
+    submit(kernel, {"devices": 5})
+    assert nodes_of(started(submit(kernel, {"replicas": 8, "network": within("node")}))[0]) == [1] * 8
+
+
+def test_a_gang_waits_whole_when_one_device_is_short():
+    kernel = make_kernel()
+    add_nodes(kernel, 2, 4)
+    submit(kernel, {"devices": 1})
+    assert started(submit(kernel, {"devices": 4, "replicas": 2})) == []
+    assert reason(kernel, 2) is ReasonCode.RESOURCES
+
+
+def test_a_gang_lies_on_one_model_where_one_holds_it():
+    kernel = make_kernel()
+    add_nodes(kernel, 2, 4, model="A100")
+    add_nodes(kernel, 3, 4, model="H100")
+    assert nodes_of(started(submit(kernel, {"devices": 4, "replicas": 3}))[0]) == [2, 3, 4]
+
+
+def test_a_gang_mixes_models_rather_than_wait():
+    kernel = make_kernel()
+    add_nodes(kernel, 1, 4, model="A100")
+    add_nodes(kernel, 1, 4, model="H100")
+    assert sorted(nodes_of(started(submit(kernel, {"devices": 4, "replicas": 2}))[0])) == [0, 1]
+
+
+def test_spreading_puts_replicas_on_different_nodes():
+    kernel = make_kernel(replace(FIRST_FIT, placement=Placement(pack=0.0, spread=1.0, topology=False)))
+    add_nodes(kernel, 4, 8)
+    assert sorted(nodes_of(started(submit(kernel, {"replicas": 4}))[0])) == [0, 1, 2, 3]
+
+
+def test_no_device_is_named_twice_in_a_gang_of_shares():
+    kernel = make_kernel()
+    add_nodes(kernel, 2, 4)
+    devices = devices_of(started(submit(kernel, {"share_milli": 600, "replicas": 8}))[0])
+    assert sorted(devices) == list(range(8))

@@ -1,0 +1,153 @@
+"""What each event does to a job, and that stale ones do nothing."""
+
+import pytest
+
+from clearway.engine.tables import JOB_SAVED_MS, PHASE_BLOCKED, PHASE_PENDING, PHASE_RUNNING, PHASE_STARTING
+from clearway.model.commands import WakeAt
+from clearway.model.errors import InternalError
+from clearway.model.events import (
+    Batch,
+    JobCancelled,
+    JobFinished,
+    JobHeld,
+    JobReleased,
+    JobStarted,
+    JobStopped,
+    JobSubmitted,
+    TimerFired,
+)
+from clearway.model.jobs import ArrayMember, Dependency, DependencyKind, Outcome, StopCause
+from clearway.model.plan import ReasonCode, Stop
+from support.engine import add_nodes, finish, make_job, make_kernel, started, started_jobs, submit
+
+
+@pytest.fixture
+def kernel():
+    kernel = make_kernel()
+    add_nodes(kernel, 1, 4)
+    return kernel
+
+
+def phase(kernel, job):
+    return kernel.state.job_phase(job)
+
+
+def test_a_job_starts_runs_and_is_forgotten(kernel):
+    submit(kernel, {"devices": 4})
+    assert phase(kernel, 1) == PHASE_STARTING
+    kernel.handle(JobStarted(1, 1, 1))
+    assert phase(kernel, 1) == PHASE_RUNNING
+    finish(kernel, 1)
+    assert phase(kernel, 1) is None
+    assert kernel.state.device_shares_free().sum() == 4_000
+
+
+def test_a_stopped_job_waits_again_with_what_it_saved_and_starts_under_the_next_generation(kernel):
+    submit(kernel, {"devices": 4})
+    commands = kernel.handle(JobStopped(50, 1, 1, StopCause.NODE_FAILED, saved_ms=30))
+    assert [(start.job, start.generation) for start in started(commands)] == [(1, 2)]
+    assert kernel.state.rows.table[JOB_SAVED_MS, kernel.state.jobs[1].row] == 30
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        JobStarted(1, 1, 1),
+        JobFinished(1, 1, 1, Outcome.COMPLETED),
+        JobStopped(1, 1, 1, StopCause.PREEMPTED),
+        JobFinished(1, 99, 1, Outcome.COMPLETED),
+        JobCancelled(1, 99),
+        JobHeld(1, 99),
+        JobReleased(1, 99),
+    ],
+)
+def test_an_event_of_an_older_generation_or_an_unknown_job_is_ignored(kernel, event):
+    submit(kernel, {"devices": 4})
+    kernel.handle(JobStopped(0, 1, 1, StopCause.PREEMPTED))
+    assert kernel.handle(event) == ()
+    assert kernel.state.jobs[1].generation == 2
+    assert phase(kernel, 1) == PHASE_STARTING
+
+
+def test_an_id_is_never_used_twice(kernel):
+    submit(kernel, {})
+    with pytest.raises(InternalError, match="twice"):
+        kernel.handle(JobSubmitted(0, make_job(1)))
+
+
+def test_a_waiting_job_that_is_cancelled_is_gone(kernel):
+    submit(kernel, {"devices": 4}, {"devices": 4})
+    assert kernel.handle(JobCancelled(0, 2)) == ()
+    assert phase(kernel, 2) is None
+
+
+def test_a_running_job_that_is_cancelled_holds_its_devices_until_it_has_left(kernel):
+    submit(kernel, {"devices": 4}, {"devices": 4})
+    assert kernel.handle(JobCancelled(0, 1)) == (Stop(1, 1, 0, None),)
+    assert kernel.handle(JobCancelled(0, 1)) == ()
+    assert phase(kernel, 2) == PHASE_PENDING
+    assert started_jobs(kernel.handle(JobFinished(0, 1, 1, Outcome.CANCELLED))) == [2]
+
+
+def test_a_running_job_that_is_held_goes_on_and_is_blocked_when_it_stops(kernel):
+    submit(kernel, {"devices": 4})
+    assert kernel.handle(JobHeld(0, 1)) == ()
+    assert kernel.handle(JobStopped(0, 1, 1, StopCause.PREEMPTED)) == ()
+    assert kernel.state.jobs[1].blocked is ReasonCode.HELD
+    assert started_jobs(kernel.handle(JobReleased(0, 1))) == [1]
+
+
+def test_a_job_with_a_begin_time_asks_to_be_woken(kernel):
+    assert submit(kernel, {"not_before_ms": 100}) == (WakeAt(100),)
+    assert phase(kernel, 1) == PHASE_BLOCKED
+    assert started_jobs(kernel.handle(TimerFired(100))) == [1]
+
+
+def depends(kind, job=1):
+    return {"dependencies": (Dependency(kind=DependencyKind(kind), job=job),)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome", "starts"),
+    [
+        ("afterok", Outcome.COMPLETED, True),
+        ("afterok", Outcome.FAILED, False),
+        ("afternotok", Outcome.COMPLETED, False),
+        ("afternotok", Outcome.TIMEOUT, True),
+        ("afterany", Outcome.FAILED, True),
+        ("afterany", Outcome.COMPLETED, True),
+        ("aftercorr", Outcome.COMPLETED, True),
+    ],
+)
+def test_a_dependency_is_decided_by_how_the_other_job_ends(kernel, kind, outcome, starts):
+    submit(kernel, {}, depends(kind))
+    assert phase(kernel, 2) == PHASE_BLOCKED
+    commands = kernel.handle(JobFinished(0, 1, 1, outcome))
+    assert started_jobs(commands) == ([2] if starts else [])
+    if not starts:
+        assert kernel.state.jobs[2].blocked is ReasonCode.DEPENDENCY_NEVER
+
+
+def test_after_waits_for_a_start_only(kernel):
+    submit(kernel, {"devices": 4}, {}, depends("after", 2))
+    assert phase(kernel, 3) == PHASE_BLOCKED
+    assert started_jobs(finish(kernel, 1)) == [2]
+    assert started_jobs(kernel.handle(JobStarted(0, 2, 1))) == [3]
+
+
+def test_an_array_runs_so_many_tasks_at_once(kernel):
+    tasks = [{"array": ArrayMember(array=1, index=index, parallel_max=2)} for index in range(4)]
+    assert started_jobs(submit(kernel, *tasks)) == [1, 2]
+    assert started_jobs(finish(kernel, 2)) == [3]
+
+
+def test_events_of_a_batch_are_decided_upon_together(kernel):
+    submit(kernel, {"devices": 4}, {"devices": 4}, {"devices": 4})
+    commands = kernel.handle(Batch(0, (JobFinished(0, 1, 1, Outcome.COMPLETED), JobCancelled(0, 2))))
+    assert started_jobs(commands) == [3]
+
+
+def test_time_does_not_run_backwards(kernel):
+    kernel.handle(TimerFired(100))
+    kernel.handle(TimerFired(50))
+    assert kernel.state.now_ms == 100
