@@ -7,6 +7,7 @@ to be satisfied, as Slurm does with jobs that it has purged.
 from collections import Counter, OrderedDict
 from typing import Final
 
+from clearway.engine.arrays import ArraySlots
 from clearway.model.ids import JobId
 from clearway.model.jobs import Dependency, DependencyKind, JobSpec, Outcome
 from clearway.model.plan import ReasonCode
@@ -33,8 +34,7 @@ class Dependencies:
         self._singletons: dict[tuple[str, str], list[JobId]] = {}
         self._active: dict[JobId, tuple[str, str]] = {}
         self._active_by_name: Counter[tuple[str, str]] = Counter()
-        self._array_held: dict[JobId, int] = {}
-        self._array_waiting: dict[JobId, list[JobId]] = {}
+        self.arrays = ArraySlots()
 
     def add(self, spec: JobSpec, rivals: list[JobId]) -> None:
         """A job was accepted. rivals: for a singleton, the earlier live jobs of its user and name; it waits for all."""
@@ -47,8 +47,6 @@ class Dependencies:
             self._rivals[spec.id] = list(rivals)
             for rival in rivals:
                 self._waiting_for.setdefault(rival, []).append(spec.id)
-        if spec.array is not None and spec.array.parallel_max:
-            self._array_waiting.setdefault(spec.array.array, []).append(spec.id)
 
     def reason(self, spec: JobSpec, now_ms: int) -> ReasonCode | None:
         """Why the job may not be considered now (holds are the caller's matter), None if it may."""
@@ -58,12 +56,7 @@ class Dependencies:
                 return code
         if spec.not_before_ms is not None and now_ms < spec.not_before_ms:
             return ReasonCode.BEGIN_TIME
-        if spec.array is not None and spec.array.parallel_max:
-            held = self._array_held.get(spec.array.array, 0)
-            ahead = self._array_waiting.get(spec.array.array, [])
-            if spec.id not in ahead[: max(spec.array.parallel_max - held, 0)]:
-                return ReasonCode.ARRAY_LIMIT
-        return None
+        return ReasonCode.ARRAY_LIMIT if self.arrays.is_full_for(spec) else None
 
     def _dependency_reason(self, spec: JobSpec, dependency: Dependency) -> ReasonCode | None:
         if dependency.job is None:
@@ -81,9 +74,6 @@ class Dependencies:
         """A job got devices; returns the jobs worth looking at again: those that waited for its start, and singletons
         of its name, which now must wait."""
         self._started.add(spec.id)
-        if spec.array is not None and spec.array.parallel_max:
-            self._array_held[spec.array.array] = self._array_held.get(spec.array.array, 0) + 1
-            self._array_waiting[spec.array.array].remove(spec.id)
         name = spec.user, spec.name
         if spec.id not in self._active:
             self._active[spec.id] = name
@@ -95,9 +85,6 @@ class Dependencies:
     def note_stop(self, spec: JobSpec, *, suspended: bool) -> tuple[JobId, ...]:
         """A job lost its devices and waits again; returns the jobs worth looking at again. A suspended job still counts
         as one of its name."""
-        if spec.array is not None and spec.array.parallel_max:
-            self._array_held[spec.array.array] -= 1
-            self._array_waiting[spec.array.array].insert(0, spec.id)
         return () if suspended else self._deactivate(spec)
 
     def _deactivate(self, spec: JobSpec) -> tuple[JobId, ...]:
@@ -109,7 +96,7 @@ class Dependencies:
             del self._active_by_name[name]
         return tuple(self._singletons.get(name, ()))
 
-    def note_end(self, spec: JobSpec, outcome: Outcome, *, had_devices: bool) -> tuple[JobId, ...]:
+    def note_end(self, spec: JobSpec, outcome: Outcome) -> tuple[JobId, ...]:
         """A job ended; returns the jobs worth looking at again, in order."""
         self.outcomes[spec.id] = outcome
         if len(self.outcomes) > OUTCOMES_MAX:
@@ -123,9 +110,7 @@ class Dependencies:
         for waiter in waiting:
             if spec.id in self._rivals.get(waiter, ()):
                 self._rivals[waiter].remove(spec.id)
-        if spec.array is not None and spec.array.parallel_max:
-            waiting = [*waiting, *self._end_in_array(spec, had_devices=had_devices)]
-        return (*waiting, *self._deactivate(spec))
+        return (*waiting, *self.arrays.end(spec), *self._deactivate(spec))
 
     def conflicts(self, specs: list[JobSpec]) -> set[JobId]:
         """Singletons among jobs that are to start together that come after another of their name."""
@@ -140,15 +125,6 @@ class Dependencies:
             seen.add(name)
         return found
 
-    def _end_in_array(self, spec: JobSpec, *, had_devices: bool) -> list[JobId]:
-        assert spec.array is not None
-        array = spec.array.array
-        if had_devices:
-            self._array_held[array] -= 1
-        else:
-            self._array_waiting[array].remove(spec.id)
-        return self._array_waiting[array][: spec.array.parallel_max]
-
     def copy(self) -> "Dependencies":
         """An independent copy."""
         other = Dependencies()
@@ -158,6 +134,5 @@ class Dependencies:
         other._active, other._active_by_name = dict(self._active), self._active_by_name.copy()
         other._waiting_for = {job: list(jobs) for job, jobs in self._waiting_for.items()}
         other._rivals = {job: list(jobs) for job, jobs in self._rivals.items()}
-        other._array_held = dict(self._array_held)
-        other._array_waiting = {array: list(jobs) for array, jobs in self._array_waiting.items()}
+        other.arrays = self.arrays.copy()
         return other

@@ -159,6 +159,8 @@ class Lifecycle:
             if reason is ReasonCode.BEGIN_TIME and spec.not_before_ms is not None:
                 heappush(state.timers, (spec.not_before_ms, spec.id))
         state.rows.table[JOB_PHASE, record.row] = record.phase
+        if spec.array is not None:
+            self.look_again(state.dependencies.arrays.note(spec, reason))
 
     def look_again(self, jobs: tuple[JobId, ...]) -> None:
         """Unblock those of the jobs that nothing blocks any more, block those that wait and no longer may, and give
@@ -224,7 +226,7 @@ class Lifecycle:
         elif record.phase in HOLDING:
             self.state.to_stop.append(event.job)
         else:
-            self._forget(record, Outcome.CANCELLED, had_devices=False)
+            self._forget(record, Outcome.CANCELLED)
 
     def _stop_frozen(self, record: JobRecord) -> None:
         """A frozen job was cancelled: it never starts again, and stays until the backend says that it ended."""
@@ -270,11 +272,11 @@ class Lifecycle:
         if record.phase in HOLDING:
             self._learn(record, event)
             self._give_back(record)
-            self._forget(record, event.outcome, had_devices=True)
+            self._forget(record, event.outcome)
         elif record.suspended:
             if record.phase in WAITING:
                 self._leave_order(record)
-            self._forget(record, event.outcome, had_devices=False)
+            self._forget(record, event.outcome)
 
     def _learn(self, record: JobRecord, event: JobFinished) -> None:
         """Remember how long it ran, for predictions and for orders that learn."""
@@ -290,13 +292,13 @@ class Lifecycle:
             if len(state.history) > 2 * HISTORY_MAX:
                 del state.history[:HISTORY_MAX]
 
-    def _forget(self, record: JobRecord, outcome: Outcome, *, had_devices: bool) -> None:
+    def _forget(self, record: JobRecord, outcome: Outcome) -> None:
         """The job is over: its row is free, and those that waited for it are looked at."""
         state, spec = self.state, record.spec
         state.unclaim(record.row)
         del state.jobs[spec.id], state.by_row[record.row]
         state.rows.give_back(record.row)
-        again = state.dependencies.note_end(spec, outcome, had_devices=had_devices)
+        again = state.dependencies.note_end(spec, outcome)
         if again:
             self.look_again(again)
 
@@ -328,7 +330,7 @@ class Lifecycle:
             if record.suspended:
                 self._stop_frozen(record)
             else:
-                self._forget(record, Outcome.CANCELLED, had_devices=False)
+                self._forget(record, Outcome.CANCELLED)
             return
         self._block_or_wait(record)
         self.look_again(again)
