@@ -54,7 +54,8 @@ WORK_DOMAIN: Final = 1
 WORK_POOL: Final = 2
 WORK_CPU: Final = 3
 WORK_MEM: Final = 4
-WORK_ROWS: Final = 5
+WORK_COUNT: Final = 5
+WORK_ROWS: Final = 6
 
 
 class Box(NamedTuple):

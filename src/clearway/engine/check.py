@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearway.engine.box import Box
-from clearway.engine.compiled import compiled, compiled_inside
+from clearway.engine.compiled import compiled, compiled_inline, compiled_inside
 from clearway.engine.lifecycle import HOLDING
 from clearway.engine.records import JobRecord
 from clearway.engine.state import ClusterState
@@ -105,7 +105,7 @@ LEDGER_UNKEPT: Final = 2  # 1 = it was kept for a job that an earlier move start
 LEDGER_DEVICE_ROWS: Final = 3
 
 
-@compiled_inside
+@compiled_inline
 def judge_node(box: Box, by_node: np.ndarray, cls: int, node: int, kept: int) -> int:
     """Verdict on one replica's CPUs, memory and place on a node; fills the ledger. kept: 1 = claimed before."""
     if box.nodes[NODE_USABLE, node] == 0:
@@ -130,7 +130,7 @@ def judge_node(box: Box, by_node: np.ndarray, cls: int, node: int, kept: int) ->
     return FINE
 
 
-@compiled_inside
+@compiled_inline
 def judge_device(box: Box, by_device: np.ndarray, cls: int, row: int, node: int, device: int) -> int:
     """Verdict on one device of a replica; writes what it takes to the ledger."""
     pool = box.devices[DEVICE_POOL, device]

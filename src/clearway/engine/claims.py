@@ -7,7 +7,7 @@ memory of the claim are taken from the node at once; what is free there may be n
 import numpy as np
 
 from clearway.engine.box import Box
-from clearway.engine.compiled import compiled, compiled_inside
+from clearway.engine.compiled import compiled, compiled_inline
 from clearway.engine.place import refresh_device, share_memory
 from clearway.engine.tables import (
     CLASS_CPU,
@@ -55,7 +55,7 @@ def unclaim_entry(cls: int, at_nodes: np.ndarray, at_devices: np.ndarray, *array
         refresh_device(box, at_devices[index])
 
 
-@compiled_inside
+@compiled_inline
 def reserve_node(box: Box, cls: int, node: int, count: int) -> None:
     """Take CPUs and memory of a replica on a node, and note that it will come; a negative count gives them back."""
     box.nodes[NODE_CPU_FREE, node] -= count * box.classes[CLASS_CPU, cls]
@@ -86,7 +86,7 @@ def is_claim_ready(cls: int, at_nodes: np.ndarray, at_devices: np.ndarray, *arra
     return left == len(at_devices)
 
 
-@compiled_inside
+@compiled_inline
 def is_device_left(box: Box, cls: int, at_devices: np.ndarray, index: int) -> bool:
     """Whether one claimed device has room for all that the claim wants of it (a gang may want several shares)."""
     device = at_devices[index]

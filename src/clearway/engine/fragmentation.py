@@ -7,7 +7,7 @@ the gradient is how much F_n grows when a replica is put there.
 """
 
 from clearway.engine.box import META_TYPICAL, TYPICAL_CLASS, TYPICAL_PPM, Box
-from clearway.engine.compiled import compiled_inside
+from clearway.engine.compiled import compiled_inline, compiled_inside
 from clearway.engine.place import best_shared_device, pool_suits, share_memory
 from clearway.engine.tables import (
     CLASS_CPU,
@@ -33,7 +33,7 @@ from clearway.engine.tables import (
 )
 
 
-@compiled_inside
+@compiled_inline
 def shared_free(box: Box, pool: int, typical: int, changed: int, share: int, usable_only: bool) -> int:
     """Free milli on partly used devices of the pool: all of it, or only what the class `typical` could use.
 
@@ -56,7 +56,7 @@ def shared_free(box: Box, pool: int, typical: int, changed: int, share: int, usa
     return total
 
 
-@compiled_inside
+@compiled_inline
 def fragment_for(box: Box, pool: int, typical: int, whole: int, cpu: int, memory: int, changed: int, share: int) -> int:
     """F_n(m) in milli for a pool with `whole` free devices and these CPUs and memory left on its node."""
     free = whole * 1000
@@ -77,6 +77,18 @@ def fragment_for(box: Box, pool: int, typical: int, whole: int, cpu: int, memory
     if box.pools[POOL_SHARED, pool] > 0 or changed != NONE:
         usable += shared_free(box, pool, typical, changed, share, True)
     return free - usable
+
+
+@compiled_inside
+def typical_appetite(box: Box) -> tuple[int, int]:
+    """The most CPUs (milli) and memory (bytes) that a replica of any typical class asks of its node."""
+    cpu = 0
+    memory = 0
+    for index in range(box.meta[META_TYPICAL]):
+        typical = box.typical[TYPICAL_CLASS, index]
+        cpu = max(cpu, box.classes[CLASS_CPU, typical])
+        memory = max(memory, box.classes[CLASS_MEM, typical])
+    return cpu, memory
 
 
 @compiled_inside
@@ -107,7 +119,7 @@ def fragmentation_growth(box: Box, cls: int, pool: int) -> float:
     return growth / 1e6
 
 
-@compiled_inside
+@compiled_inline
 def first_free_device(box: Box, pool: int) -> int:
     """The wholly free device of the pool with the lowest index; NONE if there is none."""
     begin = box.pools[POOL_DEVICE_BEGIN, pool]

@@ -18,11 +18,12 @@ from clearway.engine.box import (
     RES_START,
     RES_TOTAL,
     WORK_CAPACITY,
+    WORK_COUNT,
     WORK_DOMAIN,
     Box,
 )
-from clearway.engine.compiled import compiled, compiled_inside
-from clearway.engine.fragmentation import fragmentation_growth
+from clearway.engine.compiled import compiled, compiled_inline, compiled_inside
+from clearway.engine.fragmentation import fragmentation_growth, typical_appetite
 from clearway.engine.place import (
     TOTAL_ANY,
     best_shared_device,
@@ -52,11 +53,14 @@ from clearway.engine.tables import (
     LEVEL_NVLINK,
     LEVEL_SITE,
     NODE_BLOCK,
+    NODE_CPU_FREE,
     NODE_LEAF,
+    NODE_MEM_FREE,
     NODE_NVLINK,
     NODE_POOL_BEGIN,
     NONE,
     POOL_DEVICE_BEGIN,
+    POOL_DEVICE_MEM,
     POOL_FREE,
     POOL_MASK,
     POOL_MODEL,
@@ -77,7 +81,7 @@ WEIGHTS: Final = 5
 SCORE_NONE: Final = 1e300
 
 
-@compiled_inside
+@compiled_inline
 def free_devices_allowed(box: Box, cls: int) -> int:
     """Wholly free, usable devices of the models that the class allows: an upper bound, at once."""
     models = box.classes[CLASS_MODELS, cls]
@@ -90,7 +94,7 @@ def free_devices_allowed(box: Box, cls: int) -> int:
     return total
 
 
-@compiled_inside
+@compiled_inline
 def capacity_beside(box: Box, cls: int, pool: int, end_ms: int, most: int) -> int:
     """`pool_capacity`, and not more than what every reservation that begins before `end_ms` leaves."""
     count = pool_capacity(box, cls, pool, most)
@@ -114,7 +118,7 @@ def capacity_beside(box: Box, cls: int, pool: int, end_ms: int, most: int) -> in
     return count
 
 
-@compiled_inside
+@compiled_inline
 def pool_score(box: Box, cls: int, pool: int, weights: np.ndarray, mean_load: float) -> float:
     """Score of putting one replica on the pool; lower is better. Sums and products only: exact to repeat."""
     size = max(box.pools[POOL_SIZE, pool], 1)
@@ -135,7 +139,7 @@ def pool_score(box: Box, cls: int, pool: int, weights: np.ndarray, mean_load: fl
     return score
 
 
-@compiled_inside
+@compiled_inline
 def has_room_shared(box: Box, cls: int, pool: int) -> bool:
     """Whether a partly used device of the pool takes a share of the class."""
     return box.pools[POOL_SHARED, pool] > 0 and best_shared_device(box, cls, pool) != NONE
@@ -154,7 +158,7 @@ def mean_device_load(box: Box) -> float:
     return total / max(count, 1)
 
 
-@compiled_inside
+@compiled_inline
 def domain_of(box: Box, level: int, pool: int) -> int:
     """Id of the pool's domain at a level."""
     node = box.pools[POOL_NODE, pool]
@@ -171,24 +175,58 @@ def domain_of(box: Box, level: int, pool: int) -> int:
 
 @compiled_inside
 def best_pool(box: Box, cls: int, end_ms: int, weights: np.ndarray, model: int, level: int, domain: int) -> int:
-    """The pool with the best score for one replica, within a model and a domain (NONE = any); NONE if none takes it."""
+    """The pool with the best score for one replica, within a model and a domain (NONE = any); NONE if none takes it.
+
+    Pools that differ in nothing that a score looks at have the same score: the first with room stands for all of them.
+    That is so where nothing is shared, the kind of pool and the number of free devices are the same, and the node has
+    CPUs and memory to spare for the replica and for any typical one after it. The checks are written out here, not
+    called: they are most of what a placement costs.
+    """
     best = NONE
     best_score = SCORE_NONE
     mean = mean_device_load(box) if weights[WEIGHT_SPREAD] != 0.0 else 0.0
+    is_whole = box.classes[CLASS_SHARE, cls] == 1000
     only_pack = (
         weights[WEIGHT_SPREAD] == 0.0 and weights[WEIGHT_FRAGMENTATION] == 0.0 and weights[WEIGHT_SPEED] == 0.0
-    ) and box.classes[CLASS_SHARE, cls] == 1000
+    ) and is_whole
     needed = box.classes[CLASS_DEVICES, cls]
+    cpu_most, memory_most = typical_appetite(box) if weights[WEIGHT_FRAGMENTATION] != 0.0 else (0, 0)
+    cpu_most += box.classes[CLASS_CPU, cls]
+    memory_most += box.classes[CLASS_MEM, cls]
+    may_repeat = is_whole and needed > 0 and not only_pack
+    kind = 0
+    seen = 0
     for pool in range(box.meta[META_POOLS]):
         free = box.pools[POOL_FREE, pool]
-        if only_pack and needed > 0 and (free < needed or (best != NONE and free >= box.pools[POOL_FREE, best])):
+        is_worse = only_pack and best != NONE and free >= box.pools[POOL_FREE, best]
+        if is_whole and needed > 0 and (free < needed or is_worse):
             continue
+        node = box.pools[POOL_NODE, pool]
+        is_plain = (
+            may_repeat
+            and box.pools[POOL_SHARED, pool] == 0
+            and box.nodes[NODE_CPU_FREE, node] >= cpu_most
+            and box.nodes[NODE_MEM_FREE, node] >= memory_most
+        )
+        if is_plain:
+            if (
+                box.pools[POOL_MODEL, pool] != box.pools[POOL_MODEL, kind]
+                or box.pools[POOL_SIZE, pool] != box.pools[POOL_SIZE, kind]
+                or box.pools[POOL_DEVICE_MEM, pool] != box.pools[POOL_DEVICE_MEM, kind]
+                or box.pools[POOL_SPEED_PPM, pool] != box.pools[POOL_SPEED_PPM, kind]
+            ):
+                kind = pool
+                seen = 0
+            if (seen >> free) & 1 == 1:
+                continue
         if model != NONE and box.pools[POOL_MODEL, pool] != model:
             continue
         if level != NONE and domain_of(box, level, pool) != domain:
             continue
         if capacity_beside(box, cls, pool, end_ms, 1) == 0:
             continue
+        if is_plain:
+            seen |= 1 << free
         score = pool_score(box, cls, pool, weights, mean)
         if score < best_score:
             best = pool
@@ -198,7 +236,7 @@ def best_pool(box: Box, cls: int, end_ms: int, weights: np.ndarray, model: int, 
     return best
 
 
-@compiled_inside
+@compiled_inline
 def name_replica(box: Box, cls: int, pool: int, at_nodes: np.ndarray, at_devices: np.ndarray, replica: int) -> None:
     """Name node and devices of one replica on the pool."""
     at_nodes[replica] = box.pools[POOL_NODE, pool]
@@ -231,7 +269,7 @@ def fill_capacity(box: Box, cls: int, end_ms: int, most: int, model: int) -> int
     return total
 
 
-@compiled_inside
+@compiled_inline
 def level_of_step(step: int) -> int:
     """Levels in order of size: node, NVLink domain (of several nodes), leaf, block, site for steps from LEVEL_NODE."""
     if step == LEVEL_NODE:
@@ -239,7 +277,7 @@ def level_of_step(step: int) -> int:
     return LEVEL_NVLINK if step == LEVEL_NODE + 1 else step - 1
 
 
-@compiled_inside
+@compiled_inline
 def is_level_used(box: Box, level: int, widest: int) -> bool:
     """Whether looking at a level can find what narrower ones did not: some domain of it holds several nodes."""
     if level == LEVEL_NVLINK and widest == LEVEL_NODE:
@@ -290,55 +328,59 @@ def largest_capacity_pool(box: Box, left: int) -> int:
 
 
 @compiled_inside
-def name_by_capacity(box: Box, cls: int, replicas: int, at_nodes: np.ndarray, at_devices: np.ndarray) -> None:
-    """Name a gang on the fewest nodes: pools in falling capacity, and the tightest pool for what is left.
+def choose_counts(box: Box, replicas: int) -> None:
+    """Turn the capacities in the work space into how many replicas each pool gets: the fewest nodes, pools in falling
+    capacity, and the tightest pool for what is left.
 
     One pass per capacity value, not a sort: capacities are small numbers.
     """
     top = 0
     for pool in range(box.meta[META_POOLS]):
         top = max(top, box.work[WORK_CAPACITY, pool])
-    replica = 0
-    needed = box.classes[CLASS_DEVICES, cls]
-    while replica < replicas:
-        left = replicas - replica
+        box.work[WORK_COUNT, pool] = 0
+    left = replicas
+    while left > 0:
         if left <= top:
             pool = largest_capacity_pool(box, left)
-            replica = name_on_pool(box, cls, pool, left, needed, at_nodes, at_devices, replica)
+            left -= choose_pool(box, pool, left)
             continue
         below = 0
         for pool in range(box.meta[META_POOLS]):
             count = box.work[WORK_CAPACITY, pool]
-            if count == top and replicas - replica >= top:
-                replica = name_on_pool(box, cls, pool, top, needed, at_nodes, at_devices, replica)
+            if count == top and left >= top:
+                left -= choose_pool(box, pool, top)
             elif count < top:
                 below = max(below, count)
-        if replicas - replica >= top:
+        if left >= top:
             top = below
 
 
-@compiled_inside
-def name_on_pool(
-    box: Box,
-    cls: int,
-    pool: int,
-    count: int,
-    needed: int,
-    at_nodes: np.ndarray,
-    at_devices: np.ndarray,
-    replica: int,
-) -> int:
-    """Name up to `count` replicas on the pool, using up its capacity; returns the next replica."""
-    count = min(count, box.work[WORK_CAPACITY, pool])
-    if needed > 0:
-        name_devices(box, cls, pool, count, at_devices, replica * needed)
-    for index in range(replica, replica + count):
-        at_nodes[index] = box.pools[POOL_NODE, pool]
+@compiled_inline
+def choose_pool(box: Box, pool: int, most: int) -> int:
+    """Give the pool as many of `most` replicas as it has capacity for, which is then used up; returns how many."""
+    count = min(most, box.work[WORK_CAPACITY, pool])
+    box.work[WORK_COUNT, pool] = count
     box.work[WORK_CAPACITY, pool] = 0
-    return replica + count
+    return count
 
 
 @compiled_inside
+def name_by_capacity(box: Box, cls: int, replicas: int, at_nodes: np.ndarray, at_devices: np.ndarray) -> None:
+    """Name a gang on the fewest nodes, pool after pool."""
+    choose_counts(box, replicas)
+    needed = box.classes[CLASS_DEVICES, cls]
+    replica = 0
+    for pool in range(box.meta[META_POOLS]):
+        count = box.work[WORK_COUNT, pool]
+        if count == 0:
+            continue
+        if needed > 0:
+            name_devices(box, cls, pool, count, at_devices, replica * needed)
+        at_nodes[replica : replica + count] = box.pools[POOL_NODE, pool]
+        replica += count
+
+
+@compiled_inline
 def charge_reservations(box: Box, cls: int, pool: int, count: int, end_ms: int) -> None:
     """Lower what reservations that begin before `end_ms` find on the pool by `count` replicas; negative gives back."""
     milli = count * box.classes[CLASS_DEVICES, cls] * box.classes[CLASS_SHARE, cls]
@@ -382,7 +424,7 @@ def name_one_by_one(
     return replica == len(at_nodes)
 
 
-@compiled_inside
+@compiled_inline
 def pool_of_replica(box: Box, needed: int, at_nodes: np.ndarray, at_devices: np.ndarray, replica: int) -> int:
     """The pool on which a named replica lies."""
     if needed > 0:

@@ -16,7 +16,7 @@ from clearway.engine.box import (
     RUNNING_ROW,
     Box,
 )
-from clearway.engine.compiled import compiled, compiled_inside
+from clearway.engine.compiled import compiled, compiled_inline, compiled_inside
 from clearway.engine.place import release, take
 from clearway.engine.quota import queue_take, tenant_take
 from clearway.engine.tables import (
@@ -38,7 +38,7 @@ from clearway.engine.tables import (
 from clearway.model.units import FOREVER_MS
 
 
-@compiled_inside
+@compiled_inline
 def new_link(box: Box, pool: int, count: int, next_link: int) -> int:
     """A link from the list of unused ones. The caller has made sure that one is left."""
     link = box.meta[META_LINK_FREE]
@@ -78,7 +78,7 @@ def make_footprint(box: Box, cls: int, at_nodes: np.ndarray, at_devices: np.ndar
     return head
 
 
-@compiled_inside
+@compiled_inline
 def running_place(box: Box, end_ms: int, row: int) -> int:
     """Where (end, row) stands, or would stand, among the running jobs sorted by that pair."""
     low = 0
@@ -115,13 +115,13 @@ def remove_running(box: Box, end_ms: int, row: int) -> None:
         box.running[RUNNING_ROW, index] = box.running[RUNNING_ROW, index + 1]
 
 
-@compiled_inside
+@compiled_inline
 def class_milli(box: Box, cls: int) -> int:
     """Thousandths of devices of one replica."""
     return box.classes[CLASS_DEVICES, cls] * box.classes[CLASS_SHARE, cls]
 
 
-@compiled_inside
+@compiled_inline
 def planned_end(box: Box, row: int, start_ms: int, replicas: int) -> int:
     """When a job started now on so many replicas is expected to end; linear in replicas, at least 1 ms after."""
     left = box.jobs[JOB_PLANNED_MS, row]

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from clearway.engine.compiled import compiled, compiled_inside
+from clearway.engine.compiled import compiled, compiled_inline, compiled_inside
 from clearway.engine.tables import grow_table
 
 FloatTable = NDArray[np.float64]
@@ -22,7 +22,7 @@ SORT_ID: Final = 4
 SORT_COLUMNS: Final = 5
 
 
-@compiled_inside
+@compiled_inline
 def comes_before(sort: FloatTable, one: int, other: int) -> bool:
     """Whether job row `one` is looked at before row `other`."""
     for column in range(SORT_COLUMNS):

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from clearway.engine.box import Box
-from clearway.engine.compiled import compiled, compiled_inside
+from clearway.engine.compiled import compiled, compiled_inline, compiled_inside
 from clearway.engine.tables import (
     CLASS_CPU,
     CLASS_DEVICE_MEM,
@@ -56,7 +56,7 @@ TOTALS: Final = 63
 SCORE_WORST: Final = 1 << 62
 
 
-@compiled_inside
+@compiled_inline
 def share_memory(class_mem: int, share: int, device_mem: int) -> int:
     """Bytes that a share takes of a device: what was asked, else in proportion, rounded up; 0 of unknown memory."""
     if device_mem == 0:
@@ -66,7 +66,7 @@ def share_memory(class_mem: int, share: int, device_mem: int) -> int:
     return (device_mem * share + 999) // 1000
 
 
-@compiled_inside
+@compiled_inline
 def pool_allows(box: Box, cls: int, pool: int) -> bool:
     """Whether the class may use the pool at all: node usable, model, labels, device memory, exclusivity."""
     node = box.pools[POOL_NODE, pool]
@@ -79,7 +79,7 @@ def pool_allows(box: Box, cls: int, pool: int) -> bool:
     return pool_suits(box, cls, pool)
 
 
-@compiled_inside
+@compiled_inline
 def pool_suits(box: Box, cls: int, pool: int) -> bool:
     """Whether the pool's devices are of an allowed model with enough memory, whoever holds them."""
     if box.classes[CLASS_DEVICES, cls] == 0:
@@ -91,7 +91,7 @@ def pool_suits(box: Box, cls: int, pool: int) -> bool:
     return memory == 0 or box.classes[CLASS_DEVICE_MEM, cls] <= memory
 
 
-@compiled_inside
+@compiled_inline
 def replicas_by_node(box: Box, cls: int, node: int, most: int) -> int:
     """How many replicas, at most `most`, the CPUs and memory of the node leave room for."""
     cpu = box.classes[CLASS_CPU, cls]
@@ -103,7 +103,7 @@ def replicas_by_node(box: Box, cls: int, node: int, most: int) -> int:
     return most
 
 
-@compiled_inside
+@compiled_inline
 def shares_on_device(box: Box, device: int, share: int, memory: int) -> int:
     """How many shares of this size a partly used device still takes; 0 for one that is whole, held, sick or claimed."""
     if box.devices[DEVICE_SHARERS, device] == 0 or box.devices[DEVICE_HEALTHY, device] == 0:
@@ -116,7 +116,7 @@ def shares_on_device(box: Box, device: int, share: int, memory: int) -> int:
     return count
 
 
-@compiled_inside
+@compiled_inline
 def shares_on_pool(box: Box, cls: int, pool: int) -> int:
     """How many shares of the class fit on the pool's devices, partly used ones and whole ones together."""
     share = box.classes[CLASS_SHARE, cls]
@@ -133,7 +133,7 @@ def shares_on_pool(box: Box, cls: int, pool: int) -> int:
     return count
 
 
-@compiled_inside
+@compiled_inline
 def pool_capacity(box: Box, cls: int, pool: int, most: int) -> int:
     """How many replicas of the class, at most `most`, can start on the pool now."""
     needed = box.classes[CLASS_DEVICES, cls]
@@ -151,7 +151,7 @@ def pool_capacity(box: Box, cls: int, pool: int, most: int) -> int:
     return replicas_by_node(box, cls, box.pools[POOL_NODE, pool], most)
 
 
-@compiled_inside
+@compiled_inline
 def lowest_bits(mask: int, count: int) -> int:
     """The `count` lowest set bits of `mask`."""
     rest = mask
@@ -160,7 +160,7 @@ def lowest_bits(mask: int, count: int) -> int:
     return mask ^ rest
 
 
-@compiled_inside
+@compiled_inline
 def count_bits(mask: int) -> int:
     """Number of set bits."""
     count = 0
@@ -170,7 +170,7 @@ def count_bits(mask: int) -> int:
     return count
 
 
-@compiled_inside
+@compiled_inline
 def pick_bits(mask: int, count: int, size: int, group: int) -> int:
     """`count` bits of `mask`, inside the fullest NVLink group (of `group` devices) that has them, else the lowest."""
     if group >= size:
@@ -188,7 +188,7 @@ def pick_bits(mask: int, count: int, size: int, group: int) -> int:
     return lowest_bits(mask, count)
 
 
-@compiled_inside
+@compiled_inline
 def set_mask(box: Box, pool: int, mask: int) -> None:
     """Give the pool this mask of free devices and keep the counts beside it true."""
     free = count_bits(mask)
@@ -213,7 +213,7 @@ def set_usable(box: Box, node: int, usable: int) -> None:
             box.totals[box.pools[POOL_MODEL, pool]] += sign * box.pools[POOL_FREE, pool]
 
 
-@compiled_inside
+@compiled_inline
 def refresh_device(box: Box, device: int) -> None:
     """Set or clear the device's bit and its pool's count of shared devices from the device's own columns."""
     pool = box.devices[DEVICE_POOL, device]
@@ -230,7 +230,7 @@ def refresh_device(box: Box, device: int) -> None:
         set_mask(box, pool, wanted)
 
 
-@compiled_inside
+@compiled_inline
 def take_node(box: Box, cls: int, node: int, count: int) -> None:
     """Take CPUs, memory and place of `count` replicas on a node; a negative count gives them back."""
     box.nodes[NODE_CPU_FREE, node] -= count * box.classes[CLASS_CPU, cls]
@@ -240,7 +240,7 @@ def take_node(box: Box, cls: int, node: int, count: int) -> None:
         box.nodes[NODE_EXCLUSIVE, node] = 1 if box.nodes[NODE_HOLDERS, node] > 0 else 0
 
 
-@compiled_inside
+@compiled_inline
 def take_share(box: Box, cls: int, device: int, count: int) -> None:
     """Take one share of the device (count 1) or give one back (count −1)."""
     pool = box.devices[DEVICE_POOL, device]
@@ -312,7 +312,7 @@ def release(
                 box.totals[box.pools[POOL_MODEL, pool]] += 1
 
 
-@compiled_inside
+@compiled_inline
 def best_shared_device(box: Box, cls: int, pool: int) -> int:
     """The partly used device of the pool with the least room that still takes the share; NONE if there is none."""
     share = box.classes[CLASS_SHARE, cls]

@@ -25,16 +25,17 @@ from clearway.engine.box import (
     RUNNING_END,
     RUNNING_ROW,
     WORK_CAPACITY,
+    WORK_COUNT,
     WORK_CPU,
     WORK_MEM,
     WORK_POOL,
     Box,
 )
-from clearway.engine.compiled import compiled_inside
+from clearway.engine.compiled import compiled_inline, compiled_inside
 from clearway.engine.gang import (
+    choose_counts,
     is_level_used,
     keep_domain,
-    largest_capacity_pool,
     level_of_step,
     smallest_domain,
 )
@@ -84,7 +85,7 @@ def load_present(box: Box) -> None:
         box.work[WORK_POOL, pool] = free
 
 
-@compiled_inside
+@compiled_inline
 def shared_milli(box: Box, pool: int) -> int:
     """Free milli on the partly used devices of the pool."""
     total = 0
@@ -97,7 +98,7 @@ def shared_milli(box: Box, pool: int) -> int:
     return total
 
 
-@compiled_inside
+@compiled_inline
 def future_capacity(box: Box, cls: int, pool: int, most: int) -> int:
     """Replicas of the class that the pool would take with what the work space says is free."""
     each = class_milli(box, cls)
@@ -121,7 +122,7 @@ def future_capacity(box: Box, cls: int, pool: int, most: int) -> int:
     return most
 
 
-@compiled_inside
+@compiled_inline
 def shift_future(box: Box, holder: int, link: int, sign: int, cls: int, most: int) -> int:
     """Add (sign 1) or take away (−1) a footprint of class `holder` in the work space.
 
@@ -184,7 +185,7 @@ def choose_reserved_domain(box: Box, replicas: int, widest: int) -> bool:
     return False
 
 
-@compiled_inside
+@compiled_inline
 def insert_sorted(box: Box, column: int, key: int, index: int) -> None:
     """Put reservation `index` in its place in a column sorted by the key column of the reservations."""
     count = box.meta[META_RESERVATIONS]
@@ -202,21 +203,22 @@ def write_reservation(box: Box, row: int, replicas: int, start_ms: int, end_ms: 
     milli = class_milli(box, cls)
     index = box.meta[META_RESERVATIONS]
     head = NONE
-    left = replicas
-    while left > 0:
-        pool = largest_capacity_pool(box, left)
-        count = min(left, box.work[WORK_CAPACITY, pool])
-        box.work[WORK_CAPACITY, pool] = 0
+    choose_counts(box, replicas)
+    for pool in range(box.meta[META_POOLS]):
+        count = box.work[WORK_COUNT, pool]
+        if count == 0:
+            continue
         head = new_link(box, pool, count, head)
         charge_between(box, cls, pool, count, start_ms, end_ms)
         node = box.pools[POOL_NODE, pool]
         box.work[WORK_POOL, pool] -= count * milli
         box.work[WORK_CPU, node] -= count * box.classes[CLASS_CPU, cls]
         box.work[WORK_MEM, node] -= count * box.classes[CLASS_MEM, cls]
-        left -= count
-    box.res_pool[index, :] = box.work[WORK_POOL, : box.res_pool.shape[1]]
-    box.res_cpu[index, :] = box.work[WORK_CPU, : box.res_cpu.shape[1]]
-    box.res_mem[index, :] = box.work[WORK_MEM, : box.res_mem.shape[1]]
+    for pool in range(box.meta[META_POOLS]):
+        box.res_pool[index, pool] = box.work[WORK_POOL, pool]
+    for node in range(box.meta[META_NODES]):
+        box.res_cpu[index, node] = box.work[WORK_CPU, node]
+        box.res_mem[index, node] = box.work[WORK_MEM, node]
     box.res[RES_START, index] = start_ms
     box.res[RES_END, index] = end_ms
     box.res[RES_JOB, index] = row
@@ -227,7 +229,7 @@ def write_reservation(box: Box, row: int, replicas: int, start_ms: int, end_ms: 
     box.meta[META_RESERVATIONS] += 1
 
 
-@compiled_inside
+@compiled_inline
 def charge_between(box: Box, cls: int, pool: int, count: int, start_ms: int, end_ms: int) -> None:
     """Lower what reservations that begin within [start, end) find on the pool."""
     milli = count * class_milli(box, cls)
@@ -240,7 +242,7 @@ def charge_between(box: Box, cls: int, pool: int, count: int, start_ms: int, end
             box.res[RES_TOTAL, index] -= milli
 
 
-@compiled_inside
+@compiled_inline
 def next_time(box: Box, running: int, ended: int, begun: int) -> int:
     """The earliest of: next end of a running job, next end and next start of a reservation."""
     time = FOREVER_MS

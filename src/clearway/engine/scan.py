@@ -8,8 +8,17 @@ from typing import Final
 
 import numpy as np
 
-from clearway.engine.box import META_LINKS_LEFT, META_NODES, META_POOLS, META_RESERVATIONS, META_RUNNING, Box
-from clearway.engine.compiled import compiled, compiled_inside
+from clearway.engine.box import (
+    META_LINKS_LEFT,
+    META_NODES,
+    META_POOLS,
+    META_RESERVATIONS,
+    META_RUNNING,
+    RES_START,
+    RES_TOTAL,
+    Box,
+)
+from clearway.engine.compiled import compiled, compiled_inline, compiled_inside
 from clearway.engine.gang import charge_reservations, fill_capacity, place, pool_of_replica
 from clearway.engine.hold import class_milli, hold, let_go, planned_end
 from clearway.engine.place import TOTAL_ANY
@@ -20,6 +29,7 @@ from clearway.engine.reasons import (
     REASON_QUEUE_JOB_LIMIT,
     REASON_QUEUE_LIMIT,
     REASON_QUOTA,
+    REASON_RESERVED,
     REASON_RESOURCES,
     REASON_TOPOLOGY,
 )
@@ -83,7 +93,7 @@ OUT_REPLICAS: Final = 4
 OUT: Final = 5
 
 
-@compiled_inside
+@compiled_inline
 def refused_by_limits(box: Box, row: int, settings: np.ndarray, milli: int) -> int:
     """The limit that forbids `milli` more for this job now, or PLACED."""
     queue = box.jobs[JOB_QUEUE, row]
@@ -100,7 +110,7 @@ def refused_by_limits(box: Box, row: int, settings: np.ndarray, milli: int) -> i
     return PLACED
 
 
-@compiled_inside
+@compiled_inline
 def known_to_fail(memo: np.ndarray, cls: int, replicas: int, end_ms: int) -> bool:
     """Whether an equal or smaller request failed already in this scan; capacity only falls within one."""
     if replicas >= memo[MEMO_REPLICAS, cls]:
@@ -108,7 +118,16 @@ def known_to_fail(memo: np.ndarray, cls: int, replicas: int, end_ms: int) -> boo
     return replicas >= memo[MEMO_BESIDE_REPLICAS, cls] and end_ms >= memo[MEMO_BESIDE_END, cls]
 
 
-@compiled_inside
+@compiled_inline
+def is_short_beside(box: Box, milli: int, end_ms: int) -> bool:
+    """Whether some reservation that begins before `end_ms` leaves too few devices in all: a quick look at sums."""
+    for index in range(box.meta[META_RESERVATIONS]):
+        if box.res[RES_START, index] < end_ms and box.res[RES_TOTAL, index] < milli:
+            return True
+    return False
+
+
+@compiled_inline
 def remember_failure(box: Box, memo: np.ndarray, cls: int, replicas: int, end_ms: int, reason: int) -> None:
     """Note a failure for equal requests. A failure of topology says nothing about jobs that may span more."""
     if reason == REASON_TOPOLOGY:
@@ -159,7 +178,7 @@ def charge_started(box: Box, row: int, nodes: np.ndarray, devices: np.ndarray, e
         charge_reservations(box, cls, pool_of_replica(box, needed, nodes, devices, replica), 1, end_ms)
 
 
-@compiled_inside
+@compiled_inline
 def has_room(box: Box, row: int, progress: np.ndarray, out: np.ndarray, nodes: np.ndarray, devices: np.ndarray) -> bool:
     """Whether outputs, links and the running list can take one more job and one more reservation."""
     replicas = box.jobs[JOB_REPLICAS, row]
@@ -230,6 +249,8 @@ def consider(
         return reason
     if known:
         return memo[MEMO_REASON, cls]
+    if is_short_beside(box, least * class_milli(box, cls), end_ms):
+        return REASON_RESERVED
     replicas = asked
     while replicas > least and refused_by_limits(box, row, settings, replicas * class_milli(box, cls)) != PLACED:
         replicas -= 1
@@ -243,13 +264,13 @@ def consider(
     return reason
 
 
-@compiled_inside
+@compiled_inline
 def waits_for_devices(reason: int) -> bool:
     """Whether the job waits for devices, not for a limit of its own: only such a job holds others up."""
     return reason not in (REASON_QUOTA, REASON_QUEUE_LIMIT, REASON_QUEUE_JOB_LIMIT, REASON_HEADROOM)
 
 
-@compiled_inside
+@compiled_inline
 def may_pass_over(box: Box, row: int, settings: np.ndarray) -> bool:
     """Whether a job that cannot start holds nobody up and gets no reservation, so that it need not be looked at."""
     if settings[SET_STRICT] == 1 or box.meta[META_RESERVATIONS] < settings[SET_DEPTH]:
