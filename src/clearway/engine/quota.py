@@ -18,7 +18,7 @@ a quota limits nobody.
 
 from typing import Final
 
-from clearway.engine.compiled import compiled, compiled_inline, compiled_inside
+from clearway.engine.compiled import compiled, compiled_inside
 from clearway.engine.tables import (
     NONE,
     QUEUE_DEVICES_MAX,
@@ -198,7 +198,7 @@ def _is_in_debt(tenants: Table, row: int, meeting: int) -> bool:
     return True
 
 
-@compiled_inline
+@compiled
 def queue_refusal(queues: Table, row: int, milli: int) -> int:
     """Why queue `row` would not let one more job of `milli` start: a QUEUE_REFUSES_* number, or QUEUE_OPEN."""
     if milli > queues[QUEUE_JOB_MAX, row]:
