@@ -32,6 +32,9 @@ CONSERVATIVE_DEPTH: Final = 1_000
 than a thousand places are not delayed noticeably by what passes them, since all that passes fits before the others."""
 
 EASY: Final = Backfill(reservation_depth=1)
+"""Also in the default profile: with predicted run times and BoundedSlowdown, depths of 4, 8 and 16 changed the mean
+completion time by -4 to +4 % (hpc2n, Lublin, Philly, RICC), with no sign of a trend, and took two to ten times longer.
+"""
 FIRST_FIT: Final = Backfill(reservation_depth=0)
 """For policies that preempt by order: whoever is first takes devices from those behind, so none need be kept."""
 
@@ -100,13 +103,13 @@ def _deadline() -> Policy:
 
 
 def _clearway() -> Policy:
-    """The default: due by predicted run time and share, many reservations, resizing, headroom, reclaim, topology."""
+    """The default: due by predicted work and share, with backfill, resizing, headroom, reclaim and topology."""
     return Policy(
         name="clearway",
         order=BoundedSlowdown(),
         runtime=RuntimeSource.PREDICTED,
         placement=Placement(pack=1.0, fragmentation=1.0),
-        backfill=Backfill(reservation_depth=16),
+        backfill=EASY,
         preemption=Preemption(mode=PreemptMode.PRIORITY, protection_ms=10 * MINUTE_MS),
         elasticity=Elasticity(enabled=True),
         headroom=Headroom(enabled=True),

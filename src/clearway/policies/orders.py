@@ -29,13 +29,18 @@ class Fifo:
     by_priority: bool = True
 
     @property
+    def by_arrival(self) -> bool:
+        """Every key is 0: nobody need ask for it."""
+        return True
+
+    @property
     def refresh_ms(self) -> int | None:
         """A submit time never changes."""
         return None
 
     def keys(self, jobs: JobsView) -> FloatArray:
-        """Submit time."""
-        return jobs.submit_ms.astype(np.float64)
+        """All equal: ties are broken by submit time."""
+        return np.zeros(len(jobs.submit_ms))
 
 
 class RuntimeKnowledge(StrEnum):
@@ -166,6 +171,11 @@ class Gittins:
     by_priority: bool = True
 
     @property
+    def learns(self) -> bool:
+        """It reads JobsView.history_device_ms, which is kept only for orders that say so."""
+        return True
+
+    @property
     def refresh_ms(self) -> int | None:
         """The distribution moves slowly; waiting jobs need not follow each finished one."""
         return 10 * MINUTE_MS
@@ -213,24 +223,25 @@ class EarliestDeadline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundedSlowdown:
-    """The job that is due to start first; a job is due after a wait in proportion to its predicted remaining work.
+    """The job that is due to start first; a job is due after a wait that grows with its predicted remaining work.
 
-    due = submit + min(patience × remaining run time × √devices, defer_max_ms) + what its tenant's past use costs.
+    due = submit + min(patience_ms × √(remaining device-hours), defer_max_ms) + what its tenant's past use costs.
 
-    One number lies between first come, first served (patience 0) and shortest first (patience without bound): a job
-    passes only those that still have time, so short jobs are quick, and nothing waits for ever: whatever is submitted
-    `defer_max_ms + share_ms` later, or more, never passes. All jobs reach about the same slowdown when the cluster is
-    overloaded. The square root weighs run time and area (run time × devices) alike: area alone starves wide jobs of the
-    holes that they must wait for anyway.
+    One number lies between first come, first served (patience 0) and smallest area first (patience without bound): a
+    job passes only those that still have time, so short jobs are quick, and nothing waits for ever: what is submitted
+    `defer_max_ms + share_ms` later, or more, never passes. The root tells jobs apart over six decades of work, where a
+    deferral in proportion would either be too little to help short jobs or leave all large ones at its bound. Replayed
+    with predicted run times, a patience of one or two days gave mean completion times within 10 % of smallest area
+    first (hpc2n, Lublin, Philly), on overloaded Lublin with half its longest wait; a root of run time alone did worse.
 
     share_ms: by how much a tenant that used far more than its share is set back; one at exactly its share, by half.
     ahead_ms: how much earlier services, tasks and interactive jobs are due: people and requests wait for them. Services
-    and interactive jobs do not finish by themselves, so their run time does not count. A deadline can only make a job
-    due earlier: in time to finish, with `deadline_margin` of its remaining run time to spare.
+    and interactive jobs do not finish by themselves, so their work does not count. A deadline can only make a job due
+    earlier: in time to finish, with `deadline_margin` of its remaining run time to spare.
     """
 
-    patience: float = 4.0
-    defer_max_ms: int = 7 * DAY_MS
+    patience_ms: int = DAY_MS
+    defer_max_ms: int = 30 * DAY_MS
     share_ms: int = 4 * HOUR_MS
     ahead_ms: int = 14 * DAY_MS
     deadline_margin: float = 0.5
@@ -239,8 +250,8 @@ class BoundedSlowdown:
 
     def keys(self, jobs: JobsView) -> FloatArray:
         """When the job is due, in ms."""
-        work = jobs.remaining_ms * np.sqrt(np.maximum(jobs.milli, 1) / MILLI)
-        defer = np.minimum(self.patience * work, float(self.defer_max_ms))
+        device_hours = jobs.remaining_ms.astype(np.float64) * jobs.milli / (MILLI * HOUR_MS)
+        defer = np.minimum(self.patience_ms * np.sqrt(device_hours), float(self.defer_max_ms))
         defer[_is_kind(jobs.kind, JobKind.SERVICE, JobKind.INTERACTIVE)] = 0.0
         defer[_is_kind(jobs.kind, JobKind.SERVICE, JobKind.INTERACTIVE, JobKind.TASK)] -= self.ahead_ms
         due = jobs.submit_ms + defer + self.share_ms * (1.0 - jobs.tenant_factor)

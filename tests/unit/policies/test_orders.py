@@ -40,8 +40,9 @@ def make_view(count=1, *, now_ms=0, cluster_milli=8_000, history=(), **columns):
     )
 
 
-def test_fifo_orders_by_submit_time():
-    assert orders.Fifo().keys(make_view(2, submit_ms=[7, 5])).tolist() == [7, 5]
+def test_fifo_leaves_all_to_the_submit_time_that_breaks_ties():
+    assert orders.Fifo().by_arrival
+    assert orders.Fifo().keys(make_view(2, submit_ms=[7, 5])).tolist() == [0, 0]
 
 
 def test_shortest_takes_planned_time_and_srpt_what_is_left_of_it():
@@ -121,32 +122,44 @@ def test_earliest_deadline_puts_jobs_without_one_last():
     assert orders.EarliestDeadline().keys(make_view(2, deadline_ms=[FOREVER_MS, 9])).tolist() == [FOREVER_MS, 9]
 
 
-def test_bounded_slowdown_defers_by_remaining_work():
-    order = orders.BoundedSlowdown(patience=2.0)
-    view = make_view(3, submit_ms=5, planned_ms=100, remaining_ms=[100, 50, 100], milli=[1_000, 1_000, 4_000])
-    assert order.keys(view).tolist() == [205, 105, 405]
+def test_bounded_slowdown_defers_by_root_of_remaining_work():
+    order = orders.BoundedSlowdown(patience_ms=100)
+    view = make_view(
+        3, submit_ms=5, planned_ms=HOUR_MS, remaining_ms=[HOUR_MS, HOUR_MS // 4, HOUR_MS], milli=[1_000, 1_000, 9_000]
+    )
+    assert order.keys(view).tolist() == [105, 55, 305]
 
 
 def test_bounded_slowdown_never_defers_beyond_its_bound():
-    order = orders.BoundedSlowdown(defer_max_ms=1_000, share_ms=0)
+    order = orders.BoundedSlowdown(defer_max_ms=1_000)
     assert order.keys(make_view(planned_ms=FOREVER_MS)).tolist() == [1_000]
 
 
 def test_bounded_slowdown_sets_back_tenants_that_used_more():
-    order = orders.BoundedSlowdown(patience=0.0, share_ms=100)
+    order = orders.BoundedSlowdown(patience_ms=0, share_ms=100)
     assert order.keys(make_view(3, tenant_factor=[1.0, 0.5, 0.0])).tolist() == [0, 50, 100]
 
 
 def test_bounded_slowdown_makes_waiting_people_and_requests_due_ahead():
-    order = orders.BoundedSlowdown(patience=1.0, ahead_ms=1_000)
+    order = orders.BoundedSlowdown(patience_ms=10, ahead_ms=1_000)
     kinds = [JobKind.TRAIN, JobKind.FINETUNE, JobKind.TASK, JobKind.SERVICE, JobKind.INTERACTIVE]
-    view = make_view(5, planned_ms=10, kind=[orders.KIND_NUMBERS[kind] for kind in kinds])
+    view = make_view(5, kind=[orders.KIND_NUMBERS[kind] for kind in kinds])
     assert order.keys(view).tolist() == [10, 10, -990, -1_000, -1_000]
 
 
 def test_bounded_slowdown_is_in_time_for_a_deadline():
     order = orders.BoundedSlowdown(deadline_margin=0.5)
     assert order.keys(make_view(planned_ms=100, deadline_ms=300)).tolist() == [150]
+
+
+@given(st.integers(0, FOREVER_MS), st.integers(1, 10**6), st.integers(0, 10**12))
+def test_bounded_slowdown_lets_nothing_pass_that_comes_a_bound_later(planned_ms, milli, submit_ms):
+    order = orders.BoundedSlowdown()
+    later_ms = submit_ms + order.defer_max_ms + order.share_ms
+    first, second = order.keys(
+        make_view(2, submit_ms=[submit_ms, later_ms], planned_ms=[planned_ms, 0], milli=milli, tenant_factor=[0.0, 1.0])
+    )
+    assert first <= second
 
 
 ALL_ORDERS = [

@@ -26,7 +26,7 @@ def test_each_order_is_described_without_loss(kind):
     assert make_policy(describe_policy(policy)) == policy
 
 
-@given(st.builds(orders.BoundedSlowdown, patience=st.floats(0, 100), defer_max_ms=st.integers(0, 10**12)))
+@given(st.builds(orders.BoundedSlowdown, deadline_margin=st.floats(0, 100), defer_max_ms=st.integers(0, 10**12)))
 def test_any_settings_of_an_order_come_back(order):
     policy = Policy(name="x", order=order)
     assert make_policy(describe_policy(policy)) == policy
