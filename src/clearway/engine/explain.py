@@ -55,7 +55,7 @@ OWN_LIMITS = (ReasonCode.QUOTA, ReasonCode.QUEUE_LIMIT, ReasonCode.QUEUE_JOB_LIM
 
 
 def explain(state: ClusterState, job: JobId) -> Explanation:
-    """Why the job waits. Raises InputError when no live job has this id."""
+    """Why the job waits. Raises InputError when no job of this id waits or runs."""
     record = state.jobs.get(job)
     if record is None:
         raise InputError(

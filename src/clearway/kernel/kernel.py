@@ -50,8 +50,12 @@ class Kernel:
         self._wake_ms = plan.wake_ms
         return tuple(commands)
 
+    def check(self, plan: Plan) -> tuple[str, ...]:
+        """Why the checker would refuse a plan now, one sentence each; empty when it is good. Changes nothing."""
+        return self._checker.check_plan(plan)
+
     def explain(self, job: JobId) -> Explanation:
-        """All the reasons why a job waits, worked out now. Raises InputError when no live job has this id."""
+        """All the reasons why a job waits, worked out now. Raises InputError when no job of this id waits or runs."""
         return explain(self.state, job)
 
     def stranded_milli(self) -> int:
