@@ -12,6 +12,8 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core import config, types
 
+from clearway.model.errors import InternalError
+
 F = TypeVar("F", bound=Callable[..., object])
 
 _njit: Any = numba.njit
@@ -42,8 +44,7 @@ def compiled_inside(function: F) -> F:
     Half of the time of compiling goes into the code that lets Python call a function with so many tables, and into
     keeping on disk what the callers contain already.
     """
-    inside = _njit(**_INSIDE)
-    return cast(F, _once_for_all_constants(inside(function)))
+    return cast(F, _only_inside(_njit(**_INSIDE)(function)))
 
 
 def compiled_inline(function: F) -> F:
@@ -52,8 +53,23 @@ def compiled_inline(function: F) -> F:
     A call that is not pasted hands over every array of the box, field by field, and counts a reference to each: about
     a microsecond, a hundred times what such a function does.
     """
-    inside = _njit(**_INSIDE, forceinline=True)
-    return cast(F, _once_for_all_constants(inside(function)))
+    return cast(F, _only_inside(_njit(**_INSIDE, forceinline=True)(function)))
+
+
+class _Inside:
+    """Stands for a function that has no code for calls from Python: without this, such a call ends the process."""
+
+    def __init__(self, dispatcher: Any) -> None:
+        self._numba_type_ = types.Dispatcher(dispatcher)
+        self.py_func = dispatcher.py_func
+        self._dispatcher = dispatcher  # Numba's type only refers to it weakly
+
+    def __call__(self, *_: object) -> None:
+        raise InternalError(f"{self.py_func.__name__} is for compiled callers only; to call it here, use @compiled")
+
+
+def _only_inside(dispatcher: Any) -> Any:
+    return dispatcher if _IS_PLAIN_PYTHON else _Inside(_once_for_all_constants(dispatcher))
 
 
 def _once_for_all_constants(dispatcher: Any) -> Any:
