@@ -1,4 +1,4 @@
-"""Chinese texts by their English key, grouped as they appear: help, messages, tables."""
+"""Chinese texts: `CHINESE` by their English key, grouped as they appear (help, messages, tables); `POLICIES` by name."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -140,14 +140,19 @@ CHINESE: Final[Mapping[str, str]] = {
     "Time limit": "时限",
     "Queue": "队列",
     "Tenant": "租户",
-    "First come, first served, strictly: nothing passes the first job that cannot start.": "严格先来先服务：任何作业都不能越过第一个无法启动的作业。",
-    "First come, first served; later jobs fill holes if they do not delay the first waiting one (EASY).": "先来先服务；后面的作业可填补空隙，只要不延误第一个等待的作业（EASY）。",
-    "First come, first served; later jobs fill holes if they delay none of the first thousand waiting ones.": "先来先服务；后面的作业可填补空隙，只要不延误前一千个等待作业中的任何一个。",
-    "Shortest job first by the users' estimates, with EASY backfill; no preemption.": "按用户估计最短作业优先，带 EASY 回填；不抢占。",
-    "Shortest remaining time first by the true run times, preempting at once: a yardstick that only the twin has.": "按真实运行时间最短剩余优先，立即抢占：只有孪生才有的标尺。",
-    "Least attained device-time first, preempting; needs no run times (Tiresias).": "已得设备时间最少者优先，抢占；不需要运行时间（Tiresias）。",
-    "Best odds of finishing soon first, from the run times of finished jobs, preempting (Gittins index).": "由已结束作业的运行时间推断最可能很快结束者优先，抢占（Gittins 指数）。",
-    "Weighted sum of age, size, fair share, queue and job priority with EASY backfill, as Slurm's default.": "等待、规模、公平份额、队列与作业优先级的加权和，带 EASY 回填，同 Slurm 默认。",
-    "Earliest deadline first, then first come, first served, with EASY backfill.": "最早截止优先，其次先来先服务，带 EASY 回填。",
     "The default: due by predicted run time and share, many reservations, resizing, headroom, reclaim, topology.": "默认策略：按预测运行时间与份额排定到期、多个预留、弹性伸缩、预留余量、收回借用、拓扑。",
 }
+
+POLICIES: Final[Mapping[str, str]] = {
+    "fifo": "严格先来先服务：任何作业都不能越过第一个无法启动的作业。",
+    "easy": "先来先服务；后面的作业可填补空隙，只要不延误第一个等待的作业（EASY）。",
+    "conservative": "先来先服务；后面的作业可填补空隙，只要不延误前面等待的任何作业。",
+    "sjf": "按用户估计最短作业优先，带 EASY 回填；不抢占。",
+    "srpt": "按真实运行时间最短剩余优先，立即抢占：只有孪生才有的标尺。",
+    "las": "已得设备时间最少者优先，抢占；不需要运行时间（Tiresias）。",
+    "gittins": "由已结束作业的运行时间推断最可能很快结束者优先，抢占（Gittins 指数）。",
+    "multifactor": "等待、规模、公平份额、队列与作业优先级的加权和，带 EASY 回填，同 Slurm 默认。",
+    "deadline": "最早截止优先，其次先来先服务，带 EASY 回填。",
+    "clearway": "默认策略：按预测的工作量与份额排序，带回填、弹性伸缩、预留余量、收回借用与拓扑。",
+}
+"""One line about each policy, by its name."""

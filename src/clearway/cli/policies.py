@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from clearway.cli.chinese import POLICIES
+from clearway.cli.messages import Language
 from clearway.cli.options import JsonOption
 from clearway.cli.outputs import is_json_only, write_json
 from clearway.cli.session import session_of
@@ -21,7 +23,8 @@ def list_policies(context: typer.Context, json_target: JsonOption = None) -> Non
 
     session = session_of(context)
     if not is_json_only(json_target):
-        rows = tuple((name, session.translate(summary)) for name, summary in policy_summaries())
+        translated = POLICIES if session.language is Language.CHINESE else {}
+        rows = ((name, translated.get(name, summary)) for name, summary in policy_summaries())
         show_pairs(session, ("Policy", "What it does"), rows)
     if json_target is not None:
         write_json(session, [{"name": name, "summary": text} for name, text in policy_summaries()], json_target)

@@ -13,7 +13,7 @@ from clearway.cli.figures import (
     render_ratio,
 )
 from clearway.cli.session import Session
-from clearway.cli.tables import add_row, make_table
+from clearway.cli.tables import add_row, make_table, show_table
 from clearway.model.units import SECOND_MS
 from clearway.sim.casestudy import DAYS, PUBLISHED, TASK_MEAN_MS
 
@@ -58,13 +58,13 @@ def show_case_study(session: Session, run: CaseStudyRun) -> None:
         days=DAYS,
         seed=centre.seed,
     )
-    table = make_table(session, title, ("Figure", "Static", "Clearway", "Published, static", "Published, dynamic"))
+    table = make_table(session, ("Figure", "Static", "Clearway", "Published, static", "Published, dynamic"))
     for label, figure in ROWS:
         sides = (figure(run.static_figures), figure(run.dynamic_figures))
         add_row(table, (session.say(label), *sides, *PUBLISHED_FIGURES.get(label, ("", ""))))
     change = render_change(training_time_change(run))
     add_row(table, (session.say(TRAINING_CHANGE), "", change, "", render_change(PUBLISHED.training_time_ratio)))
-    session.screen.print(table)
+    show_table(session, title, table)
     _explain(session, run)
 
 

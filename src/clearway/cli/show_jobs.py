@@ -3,7 +3,7 @@
 from clearway.bootstrap.jobs import CheckedFile
 from clearway.cli.figures import MISSING, render_count, render_duration, render_number
 from clearway.cli.session import Session
-from clearway.cli.tables import add_row, make_table
+from clearway.cli.tables import add_row, make_table, show_table
 from clearway.model.jobs import JobSpec
 from clearway.model.units import GIB, MILLI, SECOND_MS
 
@@ -14,11 +14,11 @@ JOBS_SHOWN_MAX = 20
 def show_checked_file(session: Session, checked: CheckedFile) -> None:
     """One row per job, then the notes on how units were understood."""
     headers = ("Job", "Kind", "Replicas", "Devices each", "CPUs each", "Memory each", "Time limit", "Queue", "Tenant")
-    table = make_table(session, str(checked.path), headers)
+    table = make_table(session, headers)
     jobs = checked.submission.jobs
     for job in jobs[:JOBS_SHOWN_MAX]:
         add_row(table, _cells(job))
-    session.screen.print(table)
+    show_table(session, str(checked.path), table)
     if len(jobs) > JOBS_SHOWN_MAX:
         session.screen.print(session.say("and {count} more jobs", count=render_count(len(jobs) - JOBS_SHOWN_MAX)))
     for note in checked.submission.notes:

@@ -9,7 +9,7 @@ from clearway.bootstrap.simulation import Run
 from clearway.cli.figures import MISSING, render_change, render_count, render_duration, render_number, render_quantity
 from clearway.cli.session import Session
 from clearway.cli.show_traces import show_skipped
-from clearway.cli.tables import DEFINITIONS, add_row, label_of, make_table
+from clearway.cli.tables import DEFINITIONS, add_row, label_of, make_table, show_table
 from clearway.model.units import MIB
 from clearway.sim.metrics import GroupMetrics, Spread
 from clearway.sim.outputs import render_gaps
@@ -62,29 +62,27 @@ def _show_metrics(session: Session, run: Run) -> None:
         policy=run.result.policy,
         cluster=run.result.cluster,
     )
-    table = make_table(session, title, ("Metric", "Value"))
+    table = make_table(session, ("Metric", "Value"))
     for key in SINGLE:
         definition = DEFINITIONS[key]
         add_row(table, (label_of(session, definition), render_quantity(getattr(run.metrics, key), definition.unit)))
-    session.screen.print(table)
+    show_table(session, title, table)
 
 
 def _show_spreads(session: Session, run: Run) -> None:
-    table = make_table(session, session.translate("Over jobs"), ("Metric", *STATISTICS))
+    table = make_table(session, ("Metric", *STATISTICS))
     for key in SPREADS:
         definition = DEFINITIONS[key]
         spread: Spread = getattr(run.metrics, key)
         cells = (render_quantity(getattr(spread, name), definition.unit) for name in STATISTICS)
         add_row(table, (label_of(session, definition), *cells))
-    session.screen.print(table)
+    show_table(session, session.translate("Over jobs"), table)
 
 
 def _show_limits(session: Session, run: Run) -> None:
     """A gap is shown only where run and limit are about the same jobs."""
     gaps = render_gaps(run.metrics, run.bounds)
-    table = make_table(
-        session, session.translate("Against the limits that no schedule can pass"), ("Metric", "Value", "Limit", "Gap")
-    )
+    table = make_table(session, ("Metric", "Value", "Limit", "Gap"))
     rows = (
         ("Mean JCT", run.metrics.jct_s.mean, run.bounds.jct_mean_s, "s", "jct_mean_s"),
         ("Makespan", run.metrics.makespan_s, run.bounds.makespan_s, "s", "makespan_s"),
@@ -100,19 +98,19 @@ def _show_limits(session: Session, run: Run) -> None:
         gap = gaps[key]
         shown = MISSING if gap is None else render_change(gap if unit == "s" else -gap)
         add_row(table, (session.say(label), render_quantity(value, unit), render_quantity(limit, unit), shown))
-    session.screen.print(table)
+    show_table(session, session.translate("Against the limits that no schedule can pass"), table)
 
 
 def _show_groups(session: Session, title: str, groups: tuple[GroupMetrics, ...]) -> None:
     if len(groups) < 2:
         return
     headers = ("Group", "Jobs", "Finished", "Wait p50", "Wait p99", "Mean JCT", "JCT p99", "Preemptions")
-    table = make_table(session, title, headers)
+    table = make_table(session, headers)
     for group in groups:
         times = (group.wait_s.p50, group.wait_s.p99, group.jct_s.mean, group.jct_s.p99)
         counts = (render_count(group.jobs), render_count(group.finished))
         add_row(table, (group.name, *counts, *map(render_duration, times), render_count(group.preemptions)))
-    session.screen.print(table)
+    show_table(session, title, table)
 
 
 def show_comparison(session: Session, comparison: Comparison) -> None:
@@ -124,7 +122,7 @@ def show_comparison(session: Session, comparison: Comparison) -> None:
         cluster=first.result.cluster,
         count=len(comparison.request.seeds),
     )
-    table = make_table(session, title, ("Policy", *(metric.label for metric in COMPARED)))
+    table = make_table(session, ("Policy", *(metric.label for metric in COMPARED)))
     for policy, figures in zip(comparison.request.policies, comparison.figures, strict=True):
         cells = [_cell(figure, metric.unit) for figure, metric in zip(figures, COMPARED, strict=True)]
         table.add_row(Text(policy), *cells)
@@ -137,17 +135,18 @@ def show_comparison(session: Session, comparison: Comparison) -> None:
     cells = [Text(render_quantity(limits[m.key], m.unit) if m.key in limits else "") for m in COMPARED]
     table.add_section()
     table.add_row(Text(session.say("limit"), style="italic"), *cells)
-    session.screen.print(table)
+    show_table(session, title, table)
     show_skipped(session, first.workload.skipped)
 
 
 def _cell(figure: Figure, unit: str) -> Text:
-    text = render_quantity(figure.mean, unit)
+    """The mean, a star if it is the best, and the deviation below it if there is one."""
+    text = render_quantity(figure.mean, unit) + (" *" if figure.is_best else "")
     if figure.deviation > 0:
-        text += f" ± {_format_deviation(figure, unit)}"
-    return Text(f"{text} *", style="bold") if figure.is_best else Text(text)
+        text += f"\n± {_render_deviation(figure, unit)}"
+    return Text(text, style="bold" if figure.is_best else "")
 
 
-def _format_deviation(figure: Figure, unit: str) -> str:
+def _render_deviation(figure: Figure, unit: str) -> str:
     """A spread of counts is no count."""
     return render_number(figure.deviation) if unit in ("jobs", "count") else render_quantity(figure.deviation, unit)

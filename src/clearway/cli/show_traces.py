@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from clearway.cli.figures import render_count, render_duration, render_number, render_ratio
 from clearway.cli.session import Session
-from clearway.cli.tables import add_row, make_table
+from clearway.cli.tables import add_row, make_table, show_table
 from clearway.sim.workload import Skipped
 
 SUMMARY: Final = ("mean", "min", "p10", "p50", "p90", "p99", "max")
@@ -15,12 +15,12 @@ BAR_CELLS: Final = 40
 def show_description(session: Session, described: Mapping[str, Any], skipped: Sequence[Skipped]) -> None:
     """What `describe_workload` found."""
     _show_totals(session, described)
-    table = make_table(session, session.translate("Over jobs"), ("Quantity", *SUMMARY))
+    table = make_table(session, ("Quantity", *SUMMARY))
     for label, key, render in (("Run time", "run_s", render_duration), ("Devices", "devices", render_number)):
         summary = described[key]
         if summary is not None:
             add_row(table, (session.say(label), *(render(summary[name]) for name in SUMMARY)))
-    session.screen.print(table)
+    show_table(session, session.translate("Over jobs"), table)
     _show_sizes(session, described["sizes"])
     _show_hours(session, described["arrivals_by_hour"])
     show_skipped(session, skipped)
@@ -29,7 +29,7 @@ def show_description(session: Session, described: Mapping[str, Any], skipped: Se
 
 
 def _show_totals(session: Session, described: Mapping[str, Any]) -> None:
-    table = make_table(session, described["name"], ("Quantity", "Value"))
+    table = make_table(session, ("Quantity", "Value"))
     load = described["load_device_s_per_s"]
     cluster = described["cluster"]
     rows = [
@@ -46,7 +46,7 @@ def _show_totals(session: Session, described: Mapping[str, Any]) -> None:
     for label, value in rows:
         if value:
             add_row(table, (session.say(label), value))
-    session.screen.print(table)
+    show_table(session, described["name"], table)
 
 
 def _render_counts(counts: Mapping[str, int]) -> str:
@@ -54,21 +54,21 @@ def _render_counts(counts: Mapping[str, int]) -> str:
 
 
 def _show_sizes(session: Session, sizes: Sequence[Mapping[str, float]]) -> None:
-    table = make_table(session, session.translate("By size in devices"), ("Devices", "Jobs", "Share of the work"))
+    table = make_table(session, ("Devices", "Jobs", "Share of the work"))
     for size in sizes:
         add_row(table, (render_number(size["devices"]), render_count(size["jobs"]), render_ratio(size["work_share"])))
-    session.screen.print(table)
+    show_table(session, session.translate("By size in devices"), table)
 
 
 def _show_hours(session: Session, arrivals: Sequence[int]) -> None:
     most = max(arrivals, default=0)
     if most == 0:
         return
-    table = make_table(session, session.translate("Arrivals by hour of the day"), ("Hour", "Jobs", ""))
+    table = make_table(session, ("Hour", "Jobs", ""))
     table.columns[2].justify = "left"
     for hour, jobs in enumerate(arrivals):
         add_row(table, (f"{hour:02d}", render_count(jobs), "█" * round(BAR_CELLS * jobs / most)))
-    session.screen.print(table)
+    show_table(session, session.translate("Arrivals by hour of the day"), table)
 
 
 def show_skipped(session: Session, skipped: Sequence[Skipped]) -> None:

@@ -13,12 +13,18 @@ from clearway.sim.metric_definitions import METRICS, MetricDefinition
 DEFINITIONS = {definition.key: definition for definition in METRICS}
 
 
-def make_table(session: Session, title: str, headers: Sequence[str]) -> Table:
-    """An empty table; the first column holds names, the others figures. title: as shown; headers are translated."""
-    table = Table(title=Text(title), title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+def make_table(session: Session, headers: Sequence[str]) -> Table:
+    """An empty table; the first column holds names, the others figures. headers are translated."""
+    table = Table(box=SIMPLE_HEAD)
     for place, header in enumerate(headers):
         table.add_column(session.translate(header), justify="left" if place == 0 else "right")
     return table
+
+
+def show_table(session: Session, title: str, table: Table) -> None:
+    """The table below its title, which is shown as it is and may be wider."""
+    session.screen.print(Text(title, style="bold"), soft_wrap=True)
+    session.screen.print(table)
 
 
 def add_row(table: Table, cells: Iterable[str]) -> None:

@@ -9,13 +9,13 @@ import pytest
 
 import clearway.cli
 from clearway.bootstrap.comparison import COMPARED
-from clearway.bootstrap.policies import policy_summaries
 from clearway.cli.app import find_language, make_command
-from clearway.cli.chinese import CHINESE
+from clearway.cli.chinese import CHINESE, POLICIES
 from clearway.cli.messages import Language, choose_language, translate
+from clearway.policies.named import POLICY_NAMES
 
 SOURCES = sorted(Path(clearway.cli.__file__).parent.glob("*.py"))
-SPEAKING = ("say", "note", "progress", "translate", "_show", "make_table", "show_pairs")
+SPEAKING = ("say", "note", "progress", "translate", "_show", "make_table", "show_pairs", "show_table")
 UNTRANSLATED = {"{note}", "", "name"}
 """Texts that hold only data."""
 
@@ -58,8 +58,8 @@ def test_every_label_of_a_table_is_translated():
     assert labels - set(CHINESE) == set()
 
 
-def test_every_summary_of_a_policy_is_translated():
-    assert {summary for _, summary in policy_summaries()} - set(CHINESE) == set()
+def test_every_policy_has_a_line_in_chinese():
+    assert tuple(POLICIES) == POLICY_NAMES
 
 
 def test_every_help_text_is_translated():

@@ -1,11 +1,22 @@
 """The figures of the case study, on runs small enough for a unit test; the whole study is run by `make run`."""
 
 from dataclasses import replace
+from io import StringIO
 
 import numpy as np
 import pytest
+from rich.console import Console
 
-from clearway.bootstrap.casestudy import burst_floor_s, measure_side
+from clearway.bootstrap.casestudy import (
+    CaseStudyRun,
+    burst_floor_s,
+    case_study_as_json,
+    measure_side,
+    training_time_change,
+)
+from clearway.cli.messages import Language
+from clearway.cli.session import Session
+from clearway.cli.show_casestudy import show_case_study
 from clearway.model.cluster import ClusterSpec
 from clearway.sim.casestudy import make_case_study
 from support.results import make_columns, make_result
@@ -71,3 +82,39 @@ def test_no_schedule_beats_shortest_first_on_an_idle_machine():
     single = replace(one_node.nodes[0], groups=(replace(one_node.nodes[0].groups[0], count=1),))
     queue = replace(few, cluster=ClusterSpec(nodes=(single,)))
     assert burst_floor_s(replace(study, dynamic=queue)) == pytest.approx((2 * runs_ms[0] + runs_ms[1]) / 3 / 1_000)
+
+
+def make_run():
+    """Figures made up; the runs behind them are not looked at."""
+    figures = measure_side(SIDE, BURST)
+    return CaseStudyRun(
+        study=make_case_study(seed=0),
+        static=None,
+        dynamic=None,
+        static_figures=replace(figures, training_jct_mean_s=20.0),
+        dynamic_figures=figures,
+        offered_training=100.0,
+        offered_inference=10.0,
+        burst_floor_s=660.0,
+    )
+
+
+def test_the_change_of_training_time_is_relative_to_the_static_side():
+    assert training_time_change(make_run()) == -0.5
+
+
+def test_the_document_holds_both_sides_and_the_published_result():
+    document = case_study_as_json(make_run())
+    assert document["static"]["training_jct_mean_s"] == 20.0
+    assert document["clearway"]["tasks"]["tasks"] == 3
+    assert document["published"]["use_dynamic"] == 0.82
+    assert document["static_devices"] == {"training": 72, "inference": 56}
+
+
+@pytest.mark.parametrize(("language", "words"), [(Language.ENGLISH, "Offered load"), (Language.CHINESE, "提交的负载")])
+def test_both_sides_stand_beside_the_published_result(language, words):
+    screen = Console(file=StringIO(), width=160)
+    show_case_study(Session(language=language, screen=screen, notes=screen), make_run())
+    text = screen.file.getvalue()
+    for part in (words, "55.0 %", "82.0 %", "60.0 %", "−50.0 %", "−15.0 %", "72", "11.0 min"):
+        assert part in text
