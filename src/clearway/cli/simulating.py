@@ -63,7 +63,7 @@ def simulate(
     for path in (jobs_csv, html):
         if path is not None:
             ready_path(path)
-    with session.progress("Reading {trace}", trace=trace) as progress:
+    with session.progress("Reading {trace}", trace=Path(trace).name) as progress:
         prepared = prepare(request, progress)
     with session.progress("Simulating {policy}", policy=policy) as progress:
         run = run_prepared(prepared, progress)

@@ -26,7 +26,7 @@ def describe(
     from clearway.cli.show_traces import show_description
 
     session = session_of(context)
-    with session.progress("Reading {trace}", trace=trace) as progress:
+    with session.progress("Reading {trace}", trace=Path(trace).name) as progress:
         workload = read_trace(trace, format_name=trace_format, limit=limit, seed=seed, progress=progress)
     described = describe_workload(workload)
     if not is_json_only(json_target):
