@@ -45,9 +45,7 @@ class Session:
         """Yield a callback that moves a bar on standard error; without a terminal there nothing is shown."""
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
         is_shown = self.notes.is_terminal
-        with Progress(
-            *columns, TimeRemainingColumn(), console=self.notes, transient=True, disable=not is_shown
-        ) as bars:
+        with Progress(*columns, console=self.notes, transient=True, disable=not is_shown) as bars:
             bar = bars.add_task(self.say(text, **values), total=None)
             yield lambda done, total: bars.update(bar, completed=done, total=total)
 
