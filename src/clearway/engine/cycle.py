@@ -109,6 +109,7 @@ class Planner:
     def decide_plan(self) -> Plan:
         """A complete plan for the box as it is. Deciding again after the plan was applied gives an empty plan."""
         state = self.state
+        state.waiting_changed = False
         if not self._has_work():
             return Plan(state.version, NO_MOVES, wake_ms=self._wake_ms())
         moves: list[Move] = []

@@ -175,6 +175,7 @@ class Lifecycle:
                 self._leave_order(record)
                 self.state.unclaim(record.row)
                 self._block_or_wait(record)
+                self.state.waiting_changed = True
             elif record.phase == PHASE_BLOCKED:
                 self._block_or_wait(record)
 

@@ -22,7 +22,7 @@ from clearway.engine.reasons import (
 )
 from clearway.engine.tables import JOB_CLAIMED, JOB_REASON, JOB_TENANT
 from clearway.engine.trial import Trial
-from clearway.engine.victims import Victim, Way, find_victims, kept_part
+from clearway.engine.victims import Victim, Way, find_victims, kept_part, nobody_gives
 from clearway.model.allocation import Allocation
 from clearway.model.jobs import StopCause
 from clearway.model.plan import Migrate, Move, Reserve, Resize, Stop, Suspend
@@ -50,6 +50,8 @@ def make_room(trial: Trial, started: frozenset[int], tried: set[int]) -> list[Mo
     """
     state, settings = trial.state, trial.state.policy.preemption
     moves: list[Move] = []
+    if state.order.count == 0 or nobody_gives(state):
+        return moves
     touched: set[int] = set()
     helped = 0
     mark = trial.mark()

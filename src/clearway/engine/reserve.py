@@ -39,7 +39,7 @@ from clearway.engine.gang import (
     level_of_step,
     smallest_domain,
 )
-from clearway.engine.hold import class_milli, drop_links, new_link
+from clearway.engine.hold import add_running, class_milli, drop_links, new_link, remove_running
 from clearway.engine.place import pool_suits
 from clearway.engine.tables import (
     CLASS_CPU,
@@ -51,6 +51,9 @@ from clearway.engine.tables import (
     DEVICE_SHARE_FREE,
     DEVICE_SHARERS,
     JOB_CLASS,
+    JOB_END_MS,
+    JOB_LIMIT_MS,
+    JOB_START_MS,
     JOB_WIDEST,
     LEVEL_NODE,
     LEVEL_SITE,
@@ -65,6 +68,9 @@ from clearway.engine.tables import (
     POOL_SIZE,
 )
 from clearway.model.units import FOREVER_MS
+
+OVERDUE_MIN_MS: Final = 60_000
+"""A job that outlived its expected end is given at least a minute more: shorter would only be asked again at once."""
 
 WALK_MAX: Final = 1 << 20
 """Events walked for one reservation before it is given up: a bound, far above what a real cluster has running."""
@@ -336,6 +342,25 @@ def free_in_work(box: Box) -> int:
     for pool in range(box.meta[META_POOLS]):
         total += box.work[WORK_POOL, pool]
     return total
+
+
+@compiled_inside
+def postpone_overdue(box: Box, now_ms: int) -> None:
+    """Give jobs that outlived their expected end a new one: as long again as they have run, within their limit.
+
+    Else the future begins with devices that are taken to be free at once, again and again, and nothing else may have
+    them: the machine drains. Doubling is the usual correction (Tsafrir, Etsion and Feitelson, TPDS 2007).
+    """
+    while box.meta[META_RUNNING] > 0 and box.running[RUNNING_END, 0] <= now_ms:
+        row = box.running[RUNNING_ROW, 0]
+        start_ms = box.jobs[JOB_START_MS, row]
+        end_ms = now_ms + max(now_ms - start_ms, OVERDUE_MIN_MS)
+        limit_ms = box.jobs[JOB_LIMIT_MS, row]
+        if limit_ms < FOREVER_MS:
+            end_ms = min(end_ms, max(start_ms + limit_ms, now_ms + 1))
+        remove_running(box, box.running[RUNNING_END, 0], row)
+        box.jobs[JOB_END_MS, row] = end_ms
+        add_running(box, end_ms, row)
 
 
 @compiled_inside

@@ -21,11 +21,12 @@ from clearway.engine.box import (
 from clearway.engine.compiled import compiled, compiled_inline, compiled_inside
 from clearway.engine.gang import charge_reservations, fill_capacity, place, pool_of_replica
 from clearway.engine.hold import class_milli, hold, let_go, planned_end
-from clearway.engine.place import TOTAL_ANY
+from clearway.engine.place import TOTAL_ANY, pool_suits
 from clearway.engine.quota import queue_refusal, tenant_available
 from clearway.engine.reasons import (
     PLACED,
     REASON_HEADROOM,
+    REASON_NEVER_FITS,
     REASON_QUEUE_JOB_LIMIT,
     REASON_QUEUE_LIMIT,
     REASON_QUOTA,
@@ -33,9 +34,12 @@ from clearway.engine.reasons import (
     REASON_RESOURCES,
     REASON_TOPOLOGY,
 )
-from clearway.engine.reserve import clear_reservations, reserve
+from clearway.engine.reserve import clear_reservations, postpone_overdue, reserve
 from clearway.engine.tables import (
+    CLASS_CPU,
     CLASS_DEVICES,
+    CLASS_LABELS,
+    CLASS_MEM,
     JOB_BYPASSED,
     JOB_CLAIMED,
     JOB_CLASS,
@@ -47,7 +51,11 @@ from clearway.engine.tables import (
     JOB_TENANT,
     JOB_WHOLE,
     JOB_WIDEST,
+    NODE_CPU_TOTAL,
+    NODE_MEM_TOTAL,
     NONE,
+    POOL_NODE,
+    POOL_SIZE,
     QUEUE_JOB_MAX,
 )
 from clearway.model.units import FOREVER_MS
@@ -270,6 +278,27 @@ def waits_for_devices(reason: int) -> bool:
     return reason not in (REASON_QUOTA, REASON_QUEUE_LIMIT, REASON_QUEUE_JOB_LIMIT, REASON_HEADROOM)
 
 
+@compiled_inside
+def fits_when_empty(box: Box, row: int) -> bool:
+    """Whether the job's least gang would fit on all nodes if nothing else were there, down or not; else nobody waits
+    for it."""
+    cls = box.jobs[JOB_CLASS, row]
+    least = box.jobs[JOB_REPLICAS_MIN, row]
+    each = class_milli(box, cls)
+    total = 0
+    for pool in range(box.meta[META_POOLS]):
+        node = box.pools[POOL_NODE, pool]
+        if box.eligible[box.classes[CLASS_LABELS, cls], node] == 0 or not pool_suits(box, cls, pool):
+            continue
+        count = least if each == 0 else box.pools[POOL_SIZE, pool] * 1000 // each
+        if box.classes[CLASS_CPU, cls] > 0:
+            count = min(count, box.nodes[NODE_CPU_TOTAL, node] // box.classes[CLASS_CPU, cls])
+        if box.classes[CLASS_MEM, cls] > 0:
+            count = min(count, box.nodes[NODE_MEM_TOTAL, node] // box.classes[CLASS_MEM, cls])
+        total += count
+    return total >= least
+
+
 @compiled_inline
 def may_pass_over(box: Box, row: int, settings: np.ndarray) -> bool:
     """Whether a job that cannot start holds nobody up and gets no reservation, so that it need not be looked at."""
@@ -317,6 +346,10 @@ def scan(
         box.jobs[JOB_REASON, row] = reason
         if not waits_for_devices(reason):
             continue
+        holds_up = settings[SET_STRICT] == 1 or box.meta[META_RESERVATIONS] < settings[SET_DEPTH]
+        if holds_up and not fits_when_empty(box, row):
+            box.jobs[JOB_REASON, row] = REASON_NEVER_FITS
+            continue
         if settings[SET_STRICT] == 1 or box.jobs[JOB_BYPASSED, row] >= settings[SET_BYPASS_MAX]:
             progress[AT_STATUS] = STATUS_STRICT
             return
@@ -343,6 +376,7 @@ def scan_entry(
     box = Box(*arrays)
     if progress[AT_POSITION] == 0 and progress[AT_LOOKED] == 0:
         clear_reservations(box)
+        postpone_overdue(box, settings[SET_NOW])
         memo[:] = FOREVER_MS
     scan(box, order, count, settings, weights, memo, progress, out, out_nodes, out_devices)
 

@@ -74,7 +74,8 @@ class ClusterState:
 
     jobs: live jobs by id. claims: devices kept for waiting jobs, by job row. version: number of applied events.
     fresh: rows of waiting jobs that have no place in `order` yet. capacity_grew: something was given back, or came up,
-    since the last decision, so that jobs that could not start then may start now.
+    since the last decision, so that jobs that could not start then may start now. waiting_changed: a waiting job came
+    to be blocked by what another did, so that those behind it may be looked at.
     """
 
     def __init__(self, policy: Policy, run_times: RunTimes | None = None) -> None:
@@ -101,6 +102,7 @@ class ClusterState:
         self.now_ms = 0
         self.capacity_grew = True
         self.order_shrank = False
+        self.waiting_changed = False
         self.refreshed_ms = NONE
         self.meta: NDArray[np.int64] = np.zeros(META_SIZE, dtype=np.int64)
         self.running: Table = make_table(2, 64)

@@ -18,6 +18,7 @@ from clearway.engine.quota import may_reclaim
 from clearway.engine.records import JobRecord
 from clearway.engine.state import ClusterState
 from clearway.engine.tables import (
+    JOB_CHECKPOINT_MS,
     JOB_HELD,
     JOB_PHASE,
     JOB_PREEMPTIBLE,
@@ -25,6 +26,7 @@ from clearway.engine.tables import (
     JOB_PROTECTED_MS,
     JOB_QUEUE,
     JOB_QUEUE_PRIORITY,
+    JOB_REPLICAS_MIN,
     JOB_START_MS,
     JOB_TENANT,
     PHASE_RUNNING,
@@ -37,6 +39,10 @@ from clearway.model.allocation import Allocation
 IntArray = NDArray[np.int64]
 CANDIDATES_MAX = 512
 """Jobs considered as victims for one waiting job, the cheapest first: bounds the cost of a cycle on a full cluster."""
+
+
+RANK_STEP = 1 << 32
+"""Queue priority counts before job priority: more than any priority of a job."""
 
 
 class Way(IntEnum):
@@ -88,6 +94,26 @@ def running_candidates(state: ClusterState) -> IntArray:
     fits &= (table[JOB_PREEMPTIBLE, rows] == 1) & (table[JOB_PROTECTED_MS, rows] <= state.now_ms)
     chosen: IntArray = np.sort(rows[fits])
     return chosen
+
+
+def nobody_gives(state: ClusterState) -> bool:
+    """Whether no running job could make room for any waiting one: a quick look before each is asked for."""
+    rows = running_candidates(state)
+    if len(rows) == 0:
+        return True
+    table = state.rows.table
+    is_flexible = (table[JOB_HELD, rows] > table[JOB_REPLICAS_MIN, rows]) | (table[JOB_CHECKPOINT_MS, rows] > 0)
+    if (
+        is_flexible.any()
+        or state.accounts.tenants[TENANT_LIMITED, 0]
+        or any(q.preempts for q in state.accounts.queue_specs)
+    ):
+        return False
+    if state.policy.preemption.mode is PreemptMode.ORDER:
+        return False
+    waiting = state.order.waiting()
+    ranks = table[JOB_QUEUE_PRIORITY] * RANK_STEP + table[JOB_PRIORITY]
+    return bool(ranks[waiting].max() <= ranks[rows].min())
 
 
 def ranks_behind(state: ClusterState, rows: IntArray, row: int) -> NDArray[np.bool_]:
@@ -153,9 +179,12 @@ def find_victims(state: ClusterState, row: int) -> list[Victim]:
     mine = (int(table[JOB_QUEUE_PRIORITY, row]), int(table[JOB_PRIORITY, row]))
     milli = held_milli(state, rows)
     found: list[tuple[tuple[int, int, int, int], Victim]] = []
-    for index, candidate in enumerate(rows.tolist()):
+    may_give = behind | reclaim | (table[JOB_HELD, rows] > table[JOB_REPLICAS_MIN, rows])
+    may_give |= table[JOB_CHECKPOINT_MS, rows] > 0
+    for index in np.flatnonzero(may_give & (milli > 0)).tolist():
+        candidate = int(rows[index])
         record = state.by_row[candidate]
-        if record.allocation is None or record.target is not None or milli[index] == 0:
+        if record.allocation is None or record.target is not None:
             continue
         theirs = (int(table[JOB_QUEUE_PRIORITY, candidate]), int(table[JOB_PRIORITY, candidate]))
         may_evict = bool(behind[index] | reclaim[index])

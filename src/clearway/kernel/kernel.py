@@ -1,5 +1,7 @@
 """Events in, commands out. Whoever drives the kernel owns threads, sockets and clocks; the kernel owns none."""
 
+from typing import Final
+
 from clearway.engine.check import Checker
 from clearway.engine.cycle import Planner
 from clearway.engine.explain import explain
@@ -12,6 +14,9 @@ from clearway.model.errors import InternalError
 from clearway.model.events import Event, PlanAccepted
 from clearway.model.ids import JobId
 from clearway.model.plan import Explanation, Plan, Reserve
+
+ROUNDS_MAX: Final = 8
+"""Plans made for one event: a start may let another job be considered (`after`, arrays) or block one (singletons)."""
 
 
 class Kernel:
@@ -35,20 +40,27 @@ class Kernel:
         Raises InternalError when the checker refuses the plan: nothing of it is applied, and the state is as before.
         """
         self.state.apply(event)
-        plan = self._planner.decide_plan()
-        self.cycles += 1
         commands: list[Command] = []
-        if plan.moves:
-            notes = self._checker.check_plan(plan)
-            if notes:
-                raise InternalError("the checker refused a plan: " + "; ".join(notes))
-            self.plan = plan
-            self.state.apply(PlanAccepted(self.state.now_ms, plan))
-            commands = [move for move in plan.moves if not isinstance(move, Reserve)]
+        for _ in range(ROUNDS_MAX):
+            plan = self._planner.decide_plan()
+            self.cycles += 1
+            if plan.moves:
+                commands.extend(self._accept(plan))
+            if not (self.state.fresh or self.state.waiting_changed):
+                break
         if plan.wake_ms is not None and plan.wake_ms != self._wake_ms:
             commands.append(WakeAt(plan.wake_ms))
         self._wake_ms = plan.wake_ms
         return tuple(commands)
+
+    def _accept(self, plan: Plan) -> list[Command]:
+        """Apply a plan that the checker finds good, and return its moves that the world must carry out."""
+        notes = self._checker.check_plan(plan)
+        if notes:
+            raise InternalError("the checker refused a plan: " + "; ".join(notes))
+        self.plan = plan
+        self.state.apply(PlanAccepted(self.state.now_ms, plan))
+        return [move for move in plan.moves if not isinstance(move, Reserve)]
 
     def check(self, plan: Plan) -> tuple[str, ...]:
         """Why the checker would refuse a plan now, one sentence each; empty when it is good. Changes nothing."""

@@ -1,0 +1,33 @@
+"""Random clusters, jobs, people and faults, under every policy, with independent checkers after every event."""
+
+from dataclasses import replace
+
+import pytest
+
+from clearway.engine.policy import Backfill, Elasticity, Placement, Preemption, PreemptMode
+from clearway.forecast.runtime import RuntimeHistory
+from clearway.kernel import Kernel
+from clearway.policies.named import POLICY_NAMES, named_policy
+from clearway.sim.random_world import make_world
+from support.worlds import run_checked
+
+EASY = named_policy("easy")
+POLICIES = (
+    *(named_policy(name) for name in POLICY_NAMES),
+    replace(EASY, name="spread", placement=Placement(pack=0.0, spread=1.0, topology=False)),
+    replace(EASY, name="fragmentation", placement=Placement(pack=0.1, fragmentation=1.0)),
+    replace(EASY, name="first-fit", backfill=Backfill(reservation_depth=0, bypass_max=3)),
+    replace(
+        EASY,
+        name="restless",
+        preemption=Preemption(mode=PreemptMode.PRIORITY, protection_ms=5_000),
+        elasticity=Elasticity(enabled=True, interval_ms=1_000),
+    ),
+)
+
+
+@pytest.mark.slow
+def test_random_worlds_keep_every_invariant_under_every_policy(seeds):
+    for seed in seeds:
+        policy = POLICIES[seed % len(POLICIES)]
+        run_checked(make_world(seed), Kernel(policy, RuntimeHistory()))
