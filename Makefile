@@ -37,8 +37,8 @@ test: check ## `check`, then every test
 test-fast: setup ## tests that take less than ten seconds each
 	@$(PYTEST) -n $(JOBS) -m "not slow"
 
-bench: setup ## the speed table, with the baselines that can be installed
-	@$(BIN)/python -m bench
+bench: setup ## the speed table, beside the baselines: ONLY=name for one
+	@$(BIN)/python -m bench $(ONLY)
 
 run: setup ## the demonstration: a centre of 128 GPUs, static allocation against Clearway
 	@mkdir -p out
