@@ -267,7 +267,7 @@ class Checker:
             return "" if 0 <= move.node < self.state.inventory.node_count else f"no node {move.node} to cap"
         record = self.state.jobs.get(move.job)
         if record is None:
-            return f"job {move.job} is not live"
+            return f"job {move.job} is not known"
         if move.job in moved:
             return f"job {move.job} is moved twice in one plan"
         moved.add(move.job)

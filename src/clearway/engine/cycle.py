@@ -18,7 +18,7 @@ from clearway.engine.claims import is_claim_ready
 from clearway.engine.dominant import rows_in_turn
 from clearway.engine.gang import WEIGHTS
 from clearway.engine.improve import improve_plan, touches_running
-from clearway.engine.limits import within_limits
+from clearway.engine.limits import headroom_milli, within_limits
 from clearway.engine.policy import Placement
 from clearway.engine.reasons import REASONS
 from clearway.engine.rows import KIND_NUMBERS
@@ -277,19 +277,13 @@ class Planner:
         state = self.state
         self.settings[SET_NOW] = state.now_ms
         if state.policy.headroom.enabled:
-            self.settings[SET_HEADROOM] = self._headroom_milli()
+            self.settings[SET_HEADROOM] = headroom_milli(state)
         classes = state.box.classes.shape[1]
         if self.memo.shape[1] < classes:
             self.memo = np.full((MEMO, classes), 1 << 60, dtype=np.int64)
         self.progress.fill(0)
         if not is_whole:
             self.progress[AT_LOOKED] = 1
-
-    def _headroom_milli(self) -> int:
-        """Step 9: devices held back for services, tasks and interactive jobs."""
-        headroom, state = self.state.policy.headroom, self.state
-        forecast = state.forecast_devices if state.forecast_until_ms > state.now_ms else 0
-        return 1000 * max(headroom.devices_min, forecast)
 
     def _scan_with_room(self, order: IntArray, count: int) -> None:
         """Scan, and give the outputs and tables more room as often as it asks for it."""

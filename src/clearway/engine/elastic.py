@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from clearway.engine.box import META_RUNNING, RUNNING_ROW
-from clearway.engine.limits import within_limits
+from clearway.engine.limits import headroom_milli, within_limits
 from clearway.engine.records import JobRecord
 from clearway.engine.state import ClusterState
 from clearway.engine.tables import (
@@ -79,7 +79,7 @@ def _grow(trial: Trial, record: JobRecord) -> Move | None:
     """Grow one job by as many replicas as fit and pay, or None."""
     state, spec, held = trial.state, record.spec, record.allocation
     assert held is not None
-    free = int(state.inventory.totals[-1]) // spec.request.devices
+    free = (1000 * int(state.inventory.totals[-1]) - headroom_milli(state)) // spec.request.device_milli
     more = _worthwhile(state, record, min(free, spec.replicas_max - held.replicas))
     while more > 0:
         allowed = within_limits(state, record.row, more * spec.request.device_milli, starts=False)

@@ -138,7 +138,7 @@ class Lifecycle:
             state.fresh.append(row)
 
     def _rivals(self, spec: JobSpec) -> list[JobId]:
-        """For a singleton, the live jobs of the same user and name, accepted before it."""
+        """For a singleton, the jobs, not ended, of the same user and name, accepted before it."""
         if all(dependency.kind is not DependencyKind.SINGLETON for dependency in spec.dependencies):
             return []
         mine = (spec.user, spec.name)

@@ -5,6 +5,16 @@ from clearway.engine.state import ClusterState
 from clearway.engine.tables import JOB_QUEUE, JOB_TENANT
 
 
+def headroom_milli(state: ClusterState) -> int:
+    """Device thousandths held back for services, tasks and interactive jobs (step 9): the forecast, at least the
+    policy's minimum; 0 where the policy holds none."""
+    headroom = state.policy.headroom
+    if not headroom.enabled:
+        return 0
+    forecast = state.forecast_devices if state.forecast_until_ms > state.now_ms else 0
+    return 1000 * max(headroom.devices_min, forecast)
+
+
 def within_limits(state: ClusterState, row: int, milli: int, *, starts: bool = True) -> bool:
     """Whether the job of `row` may hold `milli` more. starts: it is one more running job of its queue."""
     table = state.rows.table

@@ -1,4 +1,4 @@
-"""What the state box knows about a live job beside its row in the tables."""
+"""What the state box knows about a job that has not ended, beside its row in the tables."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from clearway.model.plan import ReasonCode
 
 @dataclass(slots=True)
 class JobRecord:
-    """One live job. Mutable, owned by `ClusterState`, changed only by `apply`.
+    """One job that has not ended. Mutable, owned by `ClusterState`, changed only by `apply`.
 
     allocation: what it holds, None when nothing. target: what it will hold when a resize or migration is done.
     blocked: why it may not even be considered (dependency, time, hold), None when it may. tenant: its row.

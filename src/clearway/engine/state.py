@@ -72,7 +72,7 @@ from clearway.model.plan import Reserve
 class ClusterState:
     """The box. Public attributes are for reading; only `apply` changes them.
 
-    jobs: live jobs by id. claims: devices kept for waiting jobs, by job row. version: number of applied events.
+    jobs: those that have not ended, by id. claims: devices kept for waiting jobs, by job row. version: number of applied events.
     fresh: rows of waiting jobs that have no place in `order` yet. capacity_grew: something was given back, or came up,
     since the last decision, so that jobs that could not start then may start now. waiting_changed: a waiting job came
     to be blocked by what another did, so that those behind it may be looked at.
@@ -235,7 +235,7 @@ class ClusterState:
         return self.inventory.devices[DEVICE_SHARE_FREE, : self.inventory.device_count].copy()
 
     def job_phase(self, job: JobId) -> int | None:
-        """The phase of a live job, None when it is not live."""
+        """The phase of a job, None when it has ended or was never seen."""
         record = self.jobs.get(job)
         return None if record is None else record.phase
 

@@ -68,7 +68,7 @@ def test_a_good_plan_has_no_notes():
         ({"replicas": 2}, start([0], [0]), "a gang of 2..2, found 1"),
         ({"devices": 2}, start([0], [0]), "1 devices for 1 replicas"),
         ({}, start([0], [0], generation=2), "expected generation 1"),
-        ({}, start([0], [0], job=9), "not live"),
+        ({}, start([0], [0], job=9), "not known"),
         ({}, Stop(1, 0, 0, None), "does not run"),
         ({}, Suspend(1, 0), "does not run"),
         ({}, Resize(1, 1, make_allocation([0], [0])), "does not run"),
