@@ -37,7 +37,7 @@ class Dependencies:
         self.arrays = ArraySlots()
 
     def add(self, spec: JobSpec, rivals: list[JobId]) -> None:
-        """A job was accepted. rivals: for a singleton, the earlier jobs, not ended, of its user and name; it waits for all."""
+        """A job was accepted. rivals: for a singleton, the earlier jobs of its user and name that have not ended."""
         for dependency in spec.dependencies:
             if dependency.job is not None:
                 self._waiting_for.setdefault(dependency.job, []).append(spec.id)

@@ -72,10 +72,10 @@ from clearway.model.plan import Reserve
 class ClusterState:
     """The box. Public attributes are for reading; only `apply` changes them.
 
-    jobs: those that have not ended, by id. claims: devices kept for waiting jobs, by job row. version: number of applied events.
-    fresh: rows of waiting jobs that have no place in `order` yet. capacity_grew: something was given back, or came up,
-    since the last decision, so that jobs that could not start then may start now. waiting_changed: a waiting job came
-    to be blocked by what another did, so that those behind it may be looked at.
+    jobs: those that have not ended, by id. claims: devices kept for waiting jobs, by job row. version: number of
+    applied events. fresh: rows of waiting jobs that have no place in `order` yet. capacity_grew: something was given
+    back, or came up, since the last decision, so that jobs that could not start then may start now. waiting_changed:
+    a waiting job came to be blocked by what another did, so that those behind it may be looked at.
     """
 
     def __init__(self, policy: Policy, run_times: RunTimes | None = None) -> None:

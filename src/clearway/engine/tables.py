@@ -68,7 +68,7 @@ CLASS_LABELS: Final = 6  # row of the eligibility table; 0 = every node
 CLASS_EXCLUSIVE: Final = 7
 CLASS_COLUMNS: Final = 8
 
-# --- jobs that have not ended; rows are reused -------------------------------------------------------------------------
+# --- jobs that have not ended; rows are reused --------------------------------------------------------------------
 JOB_ID: Final = 0
 JOB_CLASS: Final = 1
 JOB_REPLICAS: Final = 2  # asked
