@@ -78,7 +78,12 @@ AT_STARTED: Final = 2
 AT_NODES: Final = 3  # next free place in out_nodes
 AT_DEVICES: Final = 4
 AT_LOOKED: Final = 5
-PROGRESS: Final = 6
+AT_RESERVING: Final = 6  # reservations that were tried
+PROGRESS: Final = 7
+
+RESERVE_SPARE: Final = 8
+"""Tries beyond the depth: a job for which no start can be foretold (nobody knows when others end) gets no reservation,
+and trying for each of a thousand such jobs in vain would be most of the work."""
 
 STATUS_DONE: Final = 0
 STATUS_CUT: Final = 1  # scan_max was reached
@@ -231,6 +236,13 @@ def start(
     progress[AT_DEVICES] += replicas * needed
 
 
+@compiled_inline
+def wants_reservation(box: Box, settings: np.ndarray, progress: np.ndarray) -> bool:
+    """Whether the next job that cannot start gets a reservation, if one can be made."""
+    depth = settings[SET_DEPTH]
+    return box.meta[META_RESERVATIONS] < depth and progress[AT_RESERVING] < depth + RESERVE_SPARE
+
+
 @compiled_inside
 def consider(
     box: Box,
@@ -250,7 +262,7 @@ def consider(
     least = box.jobs[JOB_REPLICAS_MIN, row] if settings[SET_ELASTIC] == 1 else asked
     end_ms = planned_end(box, row, settings[SET_NOW], least)
     known = known_to_fail(memo, cls, least, end_ms)
-    if known and box.meta[META_RESERVATIONS] >= settings[SET_DEPTH] and settings[SET_STRICT] == 0:
+    if known and settings[SET_STRICT] == 0 and not wants_reservation(box, settings, progress):
         return memo[MEMO_REASON, cls]
     reason = refused_by_limits(box, row, settings, least * class_milli(box, cls))
     if reason != PLACED:
@@ -300,9 +312,9 @@ def fits_when_empty(box: Box, row: int) -> bool:
 
 
 @compiled_inline
-def may_pass_over(box: Box, row: int, settings: np.ndarray) -> bool:
+def may_pass_over(box: Box, row: int, settings: np.ndarray, progress: np.ndarray) -> bool:
     """Whether a job that cannot start holds nobody up and gets no reservation, so that it need not be looked at."""
-    if settings[SET_STRICT] == 1 or box.meta[META_RESERVATIONS] < settings[SET_DEPTH]:
+    if settings[SET_STRICT] == 1 or wants_reservation(box, settings, progress):
         return False
     return box.jobs[JOB_CLAIMED, row] == 0 and box.jobs[JOB_BYPASSED, row] < settings[SET_BYPASS_MAX]
 
@@ -328,7 +340,7 @@ def scan(
         if progress[AT_LOOKED] >= settings[SET_SCAN_MAX]:
             progress[AT_STATUS] = STATUS_CUT
             return
-        if box.jobs[JOB_WHOLE, row] > box.totals[TOTAL_ANY] and may_pass_over(box, row, settings):
+        if box.jobs[JOB_WHOLE, row] > box.totals[TOTAL_ANY] and may_pass_over(box, row, settings, progress):
             box.jobs[JOB_REASON, row] = REASON_RESOURCES
             progress[AT_LOOKED] += 1
             progress[AT_POSITION] += 1
@@ -346,14 +358,15 @@ def scan(
         box.jobs[JOB_REASON, row] = reason
         if not waits_for_devices(reason):
             continue
-        holds_up = settings[SET_STRICT] == 1 or box.meta[META_RESERVATIONS] < settings[SET_DEPTH]
-        if holds_up and not fits_when_empty(box, row):
+        reserves = wants_reservation(box, settings, progress)
+        if (reserves or settings[SET_STRICT] == 1) and not fits_when_empty(box, row):
             box.jobs[JOB_REASON, row] = REASON_NEVER_FITS
             continue
         if settings[SET_STRICT] == 1 or box.jobs[JOB_BYPASSED, row] >= settings[SET_BYPASS_MAX]:
             progress[AT_STATUS] = STATUS_STRICT
             return
-        if box.meta[META_RESERVATIONS] < settings[SET_DEPTH]:
+        if reserves:
+            progress[AT_RESERVING] += 1
             replicas = box.jobs[JOB_REPLICAS, row] if settings[SET_ELASTIC] == 0 else box.jobs[JOB_REPLICAS_MIN, row]
             run_ms = planned_end(box, row, 0, replicas)
             reserve(box, row, replicas, settings[SET_NOW], run_ms)
