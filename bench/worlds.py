@@ -43,13 +43,13 @@ def make_cluster(nodes: int, devices: int) -> ClusterSpec:
     )
 
 
-def make_kernel(policy: Policy, nodes: int, devices: int) -> Kernel:
-    """A kernel over such a cluster, with a tree of tenants that have quotas and may borrow, and three queues."""
-    share = nodes * devices * 1000 // TEAMS
+def make_kernel(policy: Policy, nodes: int, devices: int, *, has_quotas: bool = True) -> Kernel:
+    """A kernel over such a cluster, with a tree of tenants, which may have quotas and may borrow, and three queues."""
+    quota = Quota(guaranteed_milli=nodes * devices * 1000 // TEAMS) if has_quotas else None
     events: list[Event] = [NodeAdded(0, node) for node in make_cluster(nodes, devices).nodes]
     events += [QueueSet(0, QueueSpec(name=f"queue{rank}", priority=rank)) for rank in range(3)]
     for team in range(TEAMS):
-        events.append(TenantSet(0, TenantSpec(name=f"team{team}", quota=Quota(guaranteed_milli=share))))
+        events.append(TenantSet(0, TenantSpec(name=f"team{team}", quota=quota)))
         events.append(TenantSet(0, TenantSpec(name=f"team{team}-a", parent=f"team{team}")))
     kernel = Kernel(policy, RuntimeHistory())
     kernel.handle(Batch(0, tuple(events)))
