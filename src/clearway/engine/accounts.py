@@ -1,5 +1,7 @@
 """Queues and tenants as tables, and what each tenant used in the past."""
 
+from typing import Final
+
 import numpy as np
 
 from clearway.engine.fairshare import TenantTree, accrue, decay, fair_share_factors, make_tenant_tree, tenant_ranks
@@ -26,6 +28,9 @@ from clearway.model.cluster import QueueSpec, TenantSpec
 from clearway.model.errors import InputError
 from clearway.model.ids import ROOT_TENANT, QueueName, TenantName
 
+SHARES_MS: Final = 60_000
+"""Shares change with hours of use; working them out for each submit would cost more than the rest of the decision."""
+
 
 def _limit(value: int | None) -> int:
     return UNLIMITED if value is None else value
@@ -45,6 +50,8 @@ class Accounts:
         self._usage = np.zeros(8)
         self._usage_ms = 0
         self._tree: TenantTree | None = None
+        self._shares: tuple[np.ndarray, np.ndarray] | None = None
+        self._shares_ms = 0
         self.set_tenant(TenantSpec(name=ROOT_TENANT), 0)
 
     @property
@@ -94,6 +101,7 @@ class Accounts:
         self.tenant_specs[row] = spec
         self._write_quota(row, spec)
         self._tree = None
+        self._shares = None
         self.refresh(cluster_milli)
         return row
 
@@ -143,11 +151,17 @@ class Accounts:
         self, now_ms: int, running_use: np.ndarray, cluster_milli: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """(int64, float64) by tenant: Fair-Tree rank and Slurm's classic fair-share factor."""
-        if self.tenant_count == 1:
-            return np.zeros(1, dtype=np.int64), np.ones(1)
         usage = self.usage(now_ms, running_use)
         capacity = np.array([max(cluster_milli, 1)], dtype=np.float64)
-        return tenant_ranks(self.tree(), usage, capacity), fair_share_factors(self.tree(), usage, capacity)
+        self._shares_ms = now_ms
+        self._shares = tenant_ranks(self.tree(), usage, capacity), fair_share_factors(self.tree(), usage, capacity)
+        return self._shares
+
+    def known_shares(self, now_ms: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """Ranks and factors worked out within the last SHARES_MS, None when they must be worked out anew."""
+        if self.tenant_count == 1:
+            return np.zeros(1, dtype=np.int64), np.ones(1)
+        return self._shares if now_ms - self._shares_ms < SHARES_MS else None
 
     def copy(self) -> "Accounts":
         """An independent copy."""
@@ -156,4 +170,5 @@ class Accounts:
         other.tenant_names, other.tenant_specs = self.tenant_names.copy(), list(self.tenant_specs)
         other.queues, other.tenants = self.queues.copy(), self.tenants.copy()
         other._usage, other._usage_ms = self._usage.copy(), self._usage_ms
+        other._shares, other._shares_ms = self._shares, self._shares_ms
         return other

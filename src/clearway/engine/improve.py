@@ -2,7 +2,7 @@
 
 from clearway.engine.elastic import grow_jobs
 from clearway.engine.policy import Policy, PreemptMode
-from clearway.engine.preempt import HELPED_REASONS, make_room
+from clearway.engine.preempt import HELPED_REASONS, LOOKED_MAX, make_room
 from clearway.engine.state import ClusterState
 from clearway.engine.tables import JOB_CLAIMED, JOB_REASON
 from clearway.engine.trial import Trial
@@ -33,6 +33,8 @@ def improve_plan(trial: Trial, started: frozenset[int], tried: set[int]) -> list
 
 def _someone_waits(state: ClusterState, started: frozenset[int]) -> bool:
     """Whether a waiting job could use devices that come free."""
-    rows = [row for row in state.order.waiting().tolist() if row not in started]
+    rows = state.order.waiting()[: LOOKED_MAX + len(started)].tolist()
     table = state.rows.table
-    return any(table[JOB_CLAIMED, row] == 1 or table[JOB_REASON, row] in HELPED_REASONS for row in rows[:64])
+    return any(
+        table[JOB_CLAIMED, row] == 1 or table[JOB_REASON, row] in HELPED_REASONS for row in rows if row not in started
+    )

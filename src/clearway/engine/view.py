@@ -56,7 +56,10 @@ def jobs_view(state: "ClusterState", rows: IntArray) -> JobsView:
     elapsed = np.where(held > 0, np.maximum(state.now_ms - table[JOB_START_MS], 0), 0)
     planned = table[JOB_PLANNED_MS]
     remaining = np.where(planned >= FOREVER_MS, FOREVER_MS, np.maximum(planned - table[JOB_SAVED_MS] - elapsed, 1))
-    ranks, factors = state.accounts.ranks_and_factors(state.now_ms, running_use(state), state.inventory.milli)
+    shares = state.accounts.known_shares(state.now_ms)
+    if shares is None:
+        shares = state.accounts.ranks_and_factors(state.now_ms, running_use(state), state.inventory.milli)
+    ranks, factors = shares
     tenant = table[JOB_TENANT]
     return JobsView(
         now_ms=state.now_ms,
