@@ -28,6 +28,8 @@ class AnyOrder:
 
     refresh_ms = None
     by_priority = False
+    by_arrival = False
+    learns = False
 
     def keys(self, jobs):
         return np.zeros(len(jobs.submit_ms))

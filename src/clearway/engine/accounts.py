@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from clearway.engine.fairshare import TenantTree, accrue, decay, fair_share_factors, make_tenant_tree, tenant_ranks
+from clearway.engine.fairshare import TenantTree, accrued, decay, fair_share_factors, make_tenant_tree, tenant_ranks
 from clearway.engine.nodes import Names
 from clearway.engine.quota import UNLIMITED, refresh_tenants
 from clearway.engine.tables import (
@@ -135,11 +135,10 @@ class Accounts:
         """A job of the tenant held `milli` from `start_ms` until now and gave it back."""
         if self.tenant_count == 1 or milli == 0:
             return
-        self._usage = decay(self._usage, max(now_ms - self._usage_ms, 0), self.half_life_ms)
+        if now_ms > self._usage_ms:
+            self._usage = decay(self._usage, now_ms - self._usage_ms, self.half_life_ms)
         self._usage_ms = max(now_ms, self._usage_ms)
-        nothing = np.zeros((1, 1))
-        held = np.array([[milli]], dtype=np.int64)
-        self._usage[tenant] += accrue(nothing, held, now_ms - start_ms, self.half_life_ms)[0, 0]
+        self._usage[tenant] += milli * accrued(now_ms - start_ms, self.half_life_ms)
 
     def usage(self, now_ms: int, running_use: np.ndarray) -> np.ndarray:
         """float64[1, tenants]: decayed milli × ms of past jobs, plus `running_use` of those that run."""

@@ -190,8 +190,6 @@ def judge_spread(box: Box, widest: int, at_nodes: np.ndarray) -> int:
 @compiled
 def judge(
     row: int,
-    cls: int,
-    widest: int,
     kept: int,
     at_nodes: np.ndarray,
     at_devices: np.ndarray,
@@ -203,6 +201,7 @@ def judge(
 ) -> int:
     """Verdict on an allocation for a job, after what the ledger says was taken; adds it to the ledger."""
     box = Box(*arrays)
+    cls = box.jobs[JOB_CLASS, row]
     needed = box.classes[CLASS_DEVICES, cls]
     for replica in range(len(at_nodes)):
         node = at_nodes[replica]
@@ -218,7 +217,7 @@ def judge(
             verdict = judge_device(box, by_device, cls, row, node, device)
             if verdict != FINE:
                 return verdict
-    return judge_spread(box, widest, at_nodes)
+    return judge_spread(box, box.jobs[JOB_WIDEST, row], at_nodes)
 
 
 @compiled
@@ -242,7 +241,7 @@ class Checker:
 
     def check_plan(self, plan: Plan) -> tuple[str, ...]:
         """Why the plan must be refused, one sentence each; empty when it is good."""
-        if plan.parent != self.state.version:
+        if plan.moves and plan.parent != self.state.version:
             return (f"made for version {plan.parent} of the state, which is now at {self.state.version}",)
         inventory = self.state.inventory
         if self.by_node.shape[1] < inventory.node_count or self.by_device.shape[1] < max(inventory.device_count, 1):
@@ -298,8 +297,6 @@ class Checker:
             return f"job {spec.id}: {len(allocation.devices)} devices for {allocation.replicas} replicas"
         verdict = judge(
             record.row,
-            int(self.state.rows.table[JOB_CLASS, record.row]),
-            int(self.state.rows.table[JOB_WIDEST, record.row]),
             int(kept),
             allocation.nodes,
             allocation.devices,

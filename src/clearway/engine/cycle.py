@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from clearway.engine.box import META_LINKS_LEFT, META_RESERVATIONS, META_RUNNING, RES_JOB, RES_START
+from clearway.engine.box import META_LINKS_LEFT, META_RESERVATIONS, META_RUNNING, RES_JOB
 from clearway.engine.claims import is_claim_ready
 from clearway.engine.dominant import rows_in_turn
 from clearway.engine.gang import WEIGHTS
@@ -27,6 +27,7 @@ from clearway.engine.scan import (
     AT_LOOKED,
     AT_NODES,
     AT_POSITION,
+    AT_RESERVED_MS,
     AT_STARTED,
     AT_STATUS,
     MEMO,
@@ -37,6 +38,7 @@ from clearway.engine.scan import (
     SET_DEPTH,
     SET_ELASTIC,
     SET_HEADROOM,
+    SET_KEEP,
     SET_NOW,
     SET_PROTECTED,
     SET_SCAN_MAX,
@@ -89,6 +91,8 @@ class Planner:
         self._trial = Trial(state, self.weights)
         self._tried: set[int] = set()
         self._retry_ms = FOREVER_MS
+        self._reserved_ms = FOREVER_MS
+        self._empty = Plan(0)
         self.is_strict_stop = False
         self.was_cut = False
         self.scanned = 0
@@ -102,6 +106,7 @@ class Planner:
         settings[SET_PROTECTED] = sum(1 << KIND_NUMBERS[kind] for kind in PROTECTED_KINDS)
         settings[SET_SCAN_MAX] = policy.scan_max
         settings[SET_ELASTIC] = policy.elasticity.enabled
+        settings[SET_KEEP] = touches_running(policy)
         return settings
 
     # --- the cycle ----------------------------------------------------------------------------------------------------
@@ -111,7 +116,7 @@ class Planner:
         state = self.state
         state.waiting_changed = False
         if not self._has_work():
-            return Plan(state.version, NO_MOVES, wake_ms=self._wake_ms())
+            return self._empty_plan(self._wake_ms())
         moves: list[Move] = []
         if state.capacity_grew or state.order_shrank or state.now_ms >= self._retry_ms or self._order_is_due():
             self._tried.clear()
@@ -123,10 +128,20 @@ class Planner:
         if self._touches_running:
             moves.extend(improve_plan(self._trial, frozenset(self.out[OUT_ROW, :started].tolist()), self._tried))
             self._retry_ms = self._next_unprotected_ms()
-        if started:
-            undo_entry(self.out, started, self.out_nodes, self.out_devices, *state.box)
+            if started:
+                undo_entry(self.out, started, self.out_nodes, self.out_devices, *state.box)
+            # One cycle makes room for a few jobs only: after each that moved something, the next event brings another.
+            state.order_shrank = any(isinstance(move, Start) for move in moves)
         self._trial.undo_to(0)
+        if not moves and not self.was_cut:
+            return self._empty_plan(self._wake_ms())
         return Plan(state.version, tuple(moves), self.was_cut, self._wake_ms())
+
+    def _empty_plan(self, wake_ms: int | None) -> Plan:
+        """A plan that does nothing, for any state; the last one again if it can be, for it is the most usual."""
+        if self._empty.wake_ms != wake_ms:
+            self._empty = Plan(self.state.version, NO_MOVES, wake_ms=wake_ms)
+        return self._empty
 
     def _has_work(self) -> bool:
         state = self.state
@@ -149,8 +164,7 @@ class Planner:
 
     def _reservation_is_due(self) -> bool:
         """Whether a reservation's start has come though nothing was given back: what it counted on is late."""
-        count = int(self.state.meta[META_RESERVATIONS])
-        return count > 0 and int(self.state.box.res[RES_START, :count].min()) <= self.state.now_ms
+        return self._reserved_ms <= self.state.now_ms
 
     def _wake_ms(self) -> int | None:
         """When to look again though nothing happens: a begin time, or an order by which running jobs may be preempted
@@ -205,14 +219,14 @@ class Planner:
     def _order(self) -> IntArray | None:
         """Give fresh jobs their place. Returns their rows in order if looking at these is enough, None for all."""
         state = self.state
-        before = state.order.count
-        rows = np.array(state.fresh, dtype=np.int64) if state.fresh else EMPTY
-        state.fresh.clear()
-        if len(rows) > 0 and not getattr(state.policy.order, "by_arrival", False):
-            state.order.set_keys(rows, state.policy.order.keys(jobs_view(state, rows)))
-        first = before
-        for row in rows.tolist():
-            first = min(first, state.order.insert(row))
+        before = first = state.order.count
+        rows = EMPTY
+        if state.fresh:
+            rows = np.array(state.fresh, dtype=np.int64)
+            if not state.policy.order.by_arrival:
+                state.order.set_keys(rows, state.policy.order.keys(jobs_view(state, rows)))
+            first = min(first, state.order.insert_all(state.fresh))
+            state.fresh.clear()
         if self._order_is_due():
             waiting = state.order.waiting()
             state.order.set_keys(waiting, state.policy.order.keys(jobs_view(state, waiting)))
@@ -244,17 +258,13 @@ class Planner:
             return True
         if count < depth:
             return False
-        last = max(self._sort_place(int(row)) for row in state.box.res[RES_JOB, :count])
-        return first > last
-
-    def _sort_place(self, row: int) -> int:
-        places = np.flatnonzero(self.state.order.waiting() == row)
-        return int(places[0]) if len(places) else NONE
+        return first > max(state.order.place(row) for row in state.box.res[RES_JOB, :count].tolist())
 
     # --- steps 3 to 5 ------------------------------------------------------------------------------------------------
 
     def _scan(self, fresh: IntArray | None) -> int:
-        """Hold what may start; returns how many jobs, which the outputs name. The caller must undo it."""
+        """Find what may start; returns how many jobs, which the outputs name. Held only if running jobs may be touched
+        besides: then the caller must undo it."""
         state = self.state
         if fresh is not None and (self.is_strict_stop or len(fresh) == 0):
             return 0
@@ -263,12 +273,13 @@ class Planner:
         self._begin_scan(is_whole=fresh is None)
         state.capacity_grew = state.order_shrank = False
         self._scan_with_room(order, count)
-        status = self.progress[AT_STATUS]
-        self.was_cut = bool(status == STATUS_CUT)
+        progress = self.progress.tolist()
+        started: int = progress[AT_STARTED]
+        self._reserved_ms = progress[AT_RESERVED_MS]
+        self.was_cut = progress[AT_STATUS] == STATUS_CUT
         if fresh is None:
-            self.is_strict_stop = bool(status == STATUS_STRICT)
-            self.scanned = int(self.progress[AT_POSITION]) - int(self.progress[AT_STARTED])
-        started = int(self.progress[AT_STARTED])
+            self.is_strict_stop = progress[AT_STATUS] == STATUS_STRICT
+            self.scanned = progress[AT_POSITION] - started
         if started and fresh is None and state.policy.backfill.bypass_max < state.policy.scan_max:
             count_bypassed(order, count, self.out, started, *state.box)
         return started
@@ -322,6 +333,8 @@ class Planner:
 
     def _make_starts(self, started: int) -> list[Start]:
         """The scan's outputs as moves."""
+        if not started:
+            return []
         moves: list[Start] = []
         by_row, out_nodes, out_devices = self.state.by_row, self.out_nodes, self.out_devices
         for row, _, node, device, replicas in self.out[:, :started].T.tolist():

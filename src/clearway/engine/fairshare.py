@@ -80,10 +80,14 @@ def accrue(usage: FloatArray, held: IntArray, elapsed_ms: int, half_life_ms: int
     usage: float64[R, T] in amount × ms. held: int64[R, T] amounts. However the time is cut into pieces, the sum is
     the same up to rounding: the integral of held × 2^(−age / half-life).
     """
+    return decay(usage, elapsed_ms, half_life_ms) + held * accrued(elapsed_ms, half_life_ms)
+
+
+def accrued(elapsed_ms: int, half_life_ms: int) -> float:
+    """What `elapsed_ms` of holding one unit until now counts, in ms."""
     if half_life_ms == 0:
-        return usage + held * float(elapsed_ms)
-    left = _halvings(elapsed_ms, half_life_ms)
-    return usage * left + held * ((1.0 - left) * half_life_ms / _LN_2)
+        return float(elapsed_ms)
+    return (1.0 - _halvings(elapsed_ms, half_life_ms)) * half_life_ms / _LN_2
 
 
 def _halvings(elapsed_ms: int, half_life_ms: int) -> float:

@@ -23,17 +23,23 @@ from clearway.engine.tables import (
     CLASS_DEVICES,
     CLASS_SHARE,
     DEVICE_POOL,
+    JOB_ATTAINED,
     JOB_CLASS,
     JOB_END_MS,
+    JOB_GENERATION,
     JOB_HELD,
+    JOB_PHASE,
     JOB_PLANNED_MS,
+    JOB_PROTECTED_MS,
     JOB_QUEUE,
+    JOB_REASON,
     JOB_REPLICAS,
     JOB_SAVED_MS,
     JOB_START_MS,
     JOB_TENANT,
     NODE_POOL_BEGIN,
     NONE,
+    PHASE_STARTING,
 )
 from clearway.model.units import FOREVER_MS
 
@@ -168,6 +174,36 @@ def let_go(box: Box, row: int, at_nodes: np.ndarray, at_devices: np.ndarray) -> 
     tenant_take(box.tenants, box.jobs[JOB_TENANT, row], -milli)
     release(box, cls, at_nodes, at_devices)
     box.jobs[JOB_HELD, row] = 0
+
+
+@compiled
+def start_entry(
+    row: int,
+    generation: int,
+    start_ms: int,
+    protected_ms: int,
+    at_nodes: np.ndarray,
+    at_devices: np.ndarray,
+    *arrays: np.ndarray,
+) -> None:
+    """`hold` by a new generation of a job, called from Python as `start_entry(row, …, nodes, devices, *box)`."""
+    box = Box(*arrays)
+    hold(box, row, start_ms, at_nodes.copy(), at_devices.copy())
+    box.jobs[JOB_PHASE, row] = PHASE_STARTING
+    box.jobs[JOB_GENERATION, row] = generation
+    box.jobs[JOB_REASON, row] = NONE
+    box.jobs[JOB_PROTECTED_MS, row] = protected_ms
+
+
+@compiled
+def leave_entry(row: int, now_ms: int, at_nodes: np.ndarray, at_devices: np.ndarray, *arrays: np.ndarray) -> int:
+    """`let_go`, with the time held on the job's account; returns since when it was held."""
+    box = Box(*arrays)
+    start_ms = box.jobs[JOB_START_MS, row]
+    milli = len(at_nodes) * class_milli(box, box.jobs[JOB_CLASS, row])
+    box.jobs[JOB_ATTAINED, row] += milli * max(now_ms - start_ms, 0) // 1000
+    let_go(box, row, at_nodes.copy(), at_devices.copy())
+    return start_ms
 
 
 @compiled

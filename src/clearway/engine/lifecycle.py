@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clearway.engine.hold import hold_entry, let_go_entry
+from clearway.engine.hold import hold_entry, leave_entry, let_go_entry, start_entry
 from clearway.engine.order import SORT_ID, SORT_KEY, SORT_PRIORITY, SORT_QUEUE, SORT_SUBMIT
 from clearway.engine.planned import planned_run_ms
 from clearway.engine.reasons import REASON_PRIORITY, REASONS
@@ -23,12 +23,10 @@ from clearway.engine.tables import (
     JOB_GENERATION,
     JOB_MILLI,
     JOB_PHASE,
-    JOB_PROTECTED_MS,
     JOB_REASON,
     JOB_SAVED_MS,
     JOB_START_MS,
     JOB_WAIT_SINCE_MS,
-    NONE,
     PHASE_BLOCKED,
     PHASE_PENDING,
     PHASE_RUNNING,
@@ -63,6 +61,8 @@ HOLDING = (PHASE_STARTING, PHASE_RUNNING, PHASE_STOPPING)
 """Phases in which a job holds devices."""
 WAITING = (PHASE_PENDING, PHASE_SUSPENDED)
 """Phases in which a job has a place in the order (or is about to get one)."""
+STARTS_FEW = 8
+"""Up to so many starts of one plan leave the order one by one; more leave it together."""
 HISTORY_MAX = 2_000
 """Finished jobs whose device-time is kept for orders that learn from it; enough for a stable distribution."""
 
@@ -72,6 +72,7 @@ class Lifecycle:
 
     def __init__(self, state: "ClusterState") -> None:
         self.state = state
+        self._left: set[int] = set()
         self.handlers: dict[type, Callable[..., None]] = {
             JobSubmitted: self.on_submitted,
             JobCancelled: self.on_cancelled,
@@ -195,6 +196,14 @@ class Lifecycle:
             state.order.remove(record.row)
             state.order_shrank = True
 
+    def _leave_order_together(self, rows: list[int]) -> None:
+        """Take many waiting jobs out of the order in one pass; `accept_start` then finds them gone."""
+        state = self.state
+        self._left.update(rows)
+        state.order.remove_many(np.array(rows, dtype=np.int64))
+        state.fresh = [row for row in state.fresh if row not in self._left]
+        state.order_shrank = True
+
     def on_held(self, event: JobHeld) -> None:
         """A user holds a job; one that runs is not touched."""
         record = self.state.jobs.get(event.job)
@@ -255,13 +264,9 @@ class Lifecycle:
         """The job leaves all that it holds."""
         state, allocation = self.state, record.allocation
         assert allocation is not None
-        table, row = state.rows.table, record.row
-        start_ms = int(table[JOB_START_MS, row])
+        start_ms: int = leave_entry(record.row, state.now_ms, allocation.nodes, allocation.devices, *state.box)
         milli = allocation.replicas * record.spec.request.device_milli
-        elapsed = max(state.now_ms - start_ms, 0)
-        table[JOB_ATTAINED, row] += milli * elapsed // 1000
         state.accounts.note_use(record.tenant, milli, start_ms, state.now_ms)
-        let_go_entry(row, allocation.nodes, allocation.devices, *state.box)
         record.allocation = record.target = None
         state.capacity_grew = True
 
@@ -271,7 +276,8 @@ class Lifecycle:
         if record is None or record.generation != event.generation:
             return
         if record.phase in HOLDING:
-            self._learn(record, event)
+            if self.state.keeps_run_times or self.state.keeps_history:
+                self._learn(record, event)
             self._give_back(record)
             self._forget(record, event.outcome)
         elif record.suspended:
@@ -286,7 +292,7 @@ class Lifecycle:
             return
         table, row = state.rows.table, record.row
         run_ms = event.at_ms - int(table[JOB_START_MS, row]) + int(table[JOB_SAVED_MS, row])
-        if state.run_times is not None:
+        if state.run_times is not None and state.keeps_run_times:
             state.run_times.observe_finished(record.spec, run_ms, completed=event.outcome is not Outcome.TIMEOUT)
         if state.keeps_history:
             state.history.append(run_ms * int(table[JOB_MILLI, row]) / 1000)
@@ -366,6 +372,9 @@ class Lifecycle:
 
     def on_plan(self, event: PlanAccepted) -> None:
         """Carry out each move in the box; the world is told by commands."""
+        starts = [move.job for move in event.plan.moves if isinstance(move, Start)]
+        if len(starts) > STARTS_FEW:
+            self._leave_order_together([self.state.jobs[job].row for job in starts])
         for move in event.plan.moves:
             self.movers[type(move)](move)
 
@@ -374,20 +383,17 @@ class Lifecycle:
         state = self.state
         record = state.jobs[move.job]
         row = record.row
-        self._leave_order(record)
+        state.order.remove(row)
         if row in state.claims:
             state.unclaim(row)
         state.make_room_for(move.allocation)
-        hold_entry(row, state.now_ms, move.allocation.nodes, move.allocation.devices, *state.box)
+        protected_ms = state.now_ms + state.policy.preemption.protection_ms
+        nodes, devices = move.allocation.nodes, move.allocation.devices
+        start_entry(row, move.generation, state.now_ms, protected_ms, nodes, devices, *state.box)
         record.allocation = move.allocation
         record.generation = move.generation
         record.phase = PHASE_STARTING
         record.suspended = False
-        table = state.rows.table
-        table[JOB_PHASE, row] = PHASE_STARTING
-        table[JOB_GENERATION, row] = move.generation
-        table[JOB_REASON, row] = NONE
-        table[JOB_PROTECTED_MS, row] = state.now_ms + state.policy.preemption.protection_ms
         again = state.dependencies.note_start(record.spec)
         if again:
             self.look_again(again)

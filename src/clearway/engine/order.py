@@ -21,6 +21,9 @@ SORT_SUBMIT: Final = 3
 SORT_ID: Final = 4
 SORT_COLUMNS: Final = 5
 
+SORT_INSTEAD: Final = 256
+"""So many new jobs at once are sorted in with all others: to insert one by one would move half the line for each."""
+
 
 @compiled_inline
 def comes_before(sort: FloatTable, one: int, other: int) -> bool:
@@ -45,6 +48,12 @@ def place_in(order: np.ndarray, count: int, sort: FloatTable, row: int) -> int:
         else:
             high = middle
     return low
+
+
+@compiled
+def place_entry(order: np.ndarray, count: int, sort: FloatTable, row: int) -> int:
+    """`place_in`, called from Python."""
+    return place_in(order, count, sort, row)
 
 
 @compiled
@@ -94,12 +103,35 @@ class PendingOrder:
         self.count += 1
         return place
 
+    def insert_all(self, rows: list[int]) -> int:
+        """Insert several; returns the first of their places."""
+        if len(rows) < SORT_INSTEAD:
+            return min(self.insert(row) for row in rows)
+        before, self.count = self.count, self.count + len(rows)
+        if self.count > len(self.rows):
+            self.rows = grow_table(self.rows[None, :], self.count)[0]
+        self.rows[before : self.count] = rows
+        first = min(rows, key=lambda row: tuple(self.sort[:, row].tolist()))
+        self.sort_all()
+        return self.place(first)
+
+    def place(self, row: int) -> int:
+        """The place of a row in the order."""
+        return place_entry(self.rows, self.count, self.sort, row)
+
     def remove(self, row: int) -> int:
         """Remove a row by its sort columns; returns the place that it had. A row that is not there is our bug."""
         place = remove_row(self.rows, self.count, self.sort, row)
         assert place >= 0, f"job row {row} is not among the waiting"
         self.count -= 1
         return place
+
+    def remove_many(self, rows: NDArray[np.int64]) -> None:
+        """Remove all of `rows` that are there, in one pass: one by one, each would shift all that come after it."""
+        waiting = self.rows[: self.count]
+        kept = waiting[~np.isin(waiting, rows)]
+        self.rows[: len(kept)] = kept
+        self.count = len(kept)
 
     def set_keys(self, rows: NDArray[np.int64], keys: NDArray[np.float64]) -> None:
         """Give the rows new policy keys. Only for rows that are not inserted, or before `sort_all`."""

@@ -51,7 +51,8 @@ class Order(Protocol):
     """Who is looked at first. Implementations are frozen dataclasses in `policies`.
 
     refresh_ms: None = a key never changes while the job waits; else keys are computed anew after this time.
-    by_priority: whether queue and job priority come before the key.
+    by_priority: whether queue and job priority come before the key. by_arrival: every key is 0, and nobody need ask for
+    it. learns: it reads `JobsView.history_device_ms`, which is kept only then.
     """
 
     @property
@@ -59,6 +60,12 @@ class Order(Protocol):
 
     @property
     def by_priority(self) -> bool: ...
+
+    @property
+    def by_arrival(self) -> bool: ...
+
+    @property
+    def learns(self) -> bool: ...
 
     def keys(self, jobs: JobsView) -> FloatArray:
         """float64[n], smaller first. Ties are broken by submit time, then id."""

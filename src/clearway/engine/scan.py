@@ -1,7 +1,7 @@
 """Steps 3 to 5 of the cycle over the ordered queue in one loop: admit, place, backfill behind reservations.
 
 Strict FIFO, first fit, EASY, hybrid and conservative backfill are this loop with other settings. What starts is held at
-once, so that each later job sees what the earlier ones took; the caller undoes it all and makes a plan of it.
+once, so that each later job sees what the earlier ones took; in the end it is all undone, and becomes a plan.
 """
 
 from typing import Final
@@ -69,7 +69,8 @@ SET_HEADROOM: Final = 4  # milli kept free for protected kinds
 SET_PROTECTED: Final = 5  # bit mask of the kinds that may use the headroom
 SET_SCAN_MAX: Final = 6
 SET_ELASTIC: Final = 7
-SETTINGS: Final = 8
+SET_KEEP: Final = 8  # 1 = what starts stays held for the caller to undo; 0 = the scan itself undoes it at its end
+SETTINGS: Final = 9
 
 # --- progress: int64[PROGRESS] -----------------------------------------------------------------------------------
 AT_STATUS: Final = 0
@@ -79,7 +80,8 @@ AT_NODES: Final = 3  # next free place in out_nodes
 AT_DEVICES: Final = 4
 AT_LOOKED: Final = 5
 AT_RESERVING: Final = 6  # reservations that were tried
-PROGRESS: Final = 7
+AT_RESERVED_MS: Final = 7  # when the first reservation begins; FOREVER_MS = there is none
+PROGRESS: Final = 8
 
 RESERVE_SPARE: Final = 8
 """Tries beyond the depth: a job for which no start can be foretold (nobody knows when others end) gets no reservation,
@@ -392,14 +394,27 @@ def scan_entry(
         postpone_overdue(box, settings[SET_NOW])
         memo[:] = FOREVER_MS
     scan(box, order, count, settings, weights, memo, progress, out, out_nodes, out_devices)
+    if progress[AT_STATUS] == STATUS_ROOM:
+        return
+    first_ms = FOREVER_MS
+    for index in range(box.meta[META_RESERVATIONS]):
+        first_ms = min(first_ms, box.res[RES_START, index])
+    progress[AT_RESERVED_MS] = first_ms
+    if settings[SET_KEEP] == 0:
+        undo(box, out, progress[AT_STARTED], out_nodes, out_devices)
 
 
 @compiled
 def undo_entry(
     out: np.ndarray, started: int, out_nodes: np.ndarray, out_devices: np.ndarray, *arrays: np.ndarray
 ) -> None:
+    """`undo`, called from Python as `undo_entry(…, *box)`, after a scan that was to keep what it started."""
+    undo(Box(*arrays), out, started, out_nodes, out_devices)
+
+
+@compiled_inside
+def undo(box: Box, out: np.ndarray, started: int, out_nodes: np.ndarray, out_devices: np.ndarray) -> None:
     """Let go of everything that a scan started, last first: the tables are as before the scan."""
-    box = Box(*arrays)
     for index in range(started - 1, -1, -1):
         row = out[OUT_ROW, index]
         node = out[OUT_NODE, index]

@@ -35,7 +35,7 @@ from clearway.engine.lifecycle import Lifecycle
 from clearway.engine.nodes import Classes
 from clearway.engine.order import PendingOrder
 from clearway.engine.place import refresh_device_entry, set_usable_entry
-from clearway.engine.policy import Policy, RunTimes
+from clearway.engine.policy import Policy, RunTimes, RuntimeSource
 from clearway.engine.records import Claim, JobRecord
 from clearway.engine.rows import JobRows
 from clearway.engine.tables import (
@@ -93,7 +93,9 @@ class ClusterState:
         self.caps: dict[int, int] = {}
         self.fresh: list[int] = []
         self.to_stop: list[JobId] = []
-        self.keeps_history = bool(getattr(policy.order, "learns", False))
+        # Only a policy that plans by predictions pays for learning from every job that ends.
+        self.keeps_run_times = run_times is not None and policy.runtime is RuntimeSource.PREDICTED
+        self.keeps_history = policy.order.learns
         self.timers: list[tuple[int, JobId]] = []
         self.history: list[float] = []
         self.forecast_devices = 0

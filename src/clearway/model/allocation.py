@@ -19,8 +19,8 @@ class Allocation:
     devices: IntArray
 
     def __post_init__(self) -> None:
-        self.nodes.flags.writeable = False
-        self.devices.flags.writeable = False
+        self.nodes.setflags(write=False)
+        self.devices.setflags(write=False)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Allocation):

@@ -7,7 +7,7 @@ rounds in one way, so keys are the same on every machine.
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +26,9 @@ KIND_NUMBERS: Final = {kind: number for number, kind in enumerate(JobKind)}
 class Fifo:
     """First come, first served."""
 
+    by_arrival: ClassVar[bool] = True
+    learns: ClassVar[bool] = False
     by_priority: bool = True
-
-    @property
-    def by_arrival(self) -> bool:
-        """Every key is 0: nobody need ask for it."""
-        return True
 
     @property
     def refresh_ms(self) -> int | None:
@@ -57,6 +54,8 @@ class Shortest:
     remaining: count what is not yet saved instead of the whole run. Jobs whose truth is unknown use planned times.
     """
 
+    by_arrival: ClassVar[bool] = False
+    learns: ClassVar[bool] = False
     by: RuntimeKnowledge = RuntimeKnowledge.PLANNED
     remaining: bool = False
     weigh_by_devices: bool = False
@@ -86,6 +85,8 @@ class Multifactor:
     `job_max`. Weights are by default those of the example in Slurm's description of the plug-in; job stands for QOS.
     """
 
+    by_arrival: ClassVar[bool] = False
+    learns: ClassVar[bool] = False
     age: float = 1_000.0
     age_max_ms: int = 7 * DAY_MS
     size: float = 1_000.0
@@ -129,6 +130,8 @@ class LeastAttained:
     level (Tiresias's PROMOTEKNOB); None = never.
     """
 
+    by_arrival: ClassVar[bool] = False
+    learns: ClassVar[bool] = False
     levels_device_ms: tuple[int, ...] = TIRESIAS_LEVELS_DEVICE_MS
     promote_after: float | None = None
     by_priority: bool = True
@@ -165,15 +168,12 @@ class Gittins:
     Fewer than `history_min` finished jobs: least attained first. At most the last `history_max` are looked at.
     """
 
+    by_arrival: ClassVar[bool] = False
+    learns: ClassVar[bool] = True
     quantum_device_ms: int = 10 * MINUTE_MS
     history_min: int = 50
     history_max: int = 1_000
     by_priority: bool = True
-
-    @property
-    def learns(self) -> bool:
-        """It reads JobsView.history_device_ms, which is kept only for orders that say so."""
-        return True
 
     @property
     def refresh_ms(self) -> int | None:
@@ -209,6 +209,8 @@ def _inverse_gittins(history: FloatArray, grid: FloatArray) -> FloatArray:
 class EarliestDeadline:
     """The earliest deadline first; jobs without one come last, first come, first served."""
 
+    by_arrival: ClassVar[bool] = False
+    learns: ClassVar[bool] = False
     by_priority: bool = True
 
     @property
@@ -240,6 +242,8 @@ class BoundedSlowdown:
     earlier: in time to finish, with `deadline_margin` of its remaining run time to spare.
     """
 
+    by_arrival: ClassVar[bool] = False
+    learns: ClassVar[bool] = False
     patience_ms: int = DAY_MS
     defer_max_ms: int = 30 * DAY_MS
     share_ms: int = 4 * HOUR_MS
