@@ -15,7 +15,7 @@ from clearway.kernel import Kernel
 from clearway.model.allocation import Allocation
 from clearway.model.errors import InternalError
 from clearway.model.events import PlanAccepted
-from clearway.model.plan import Plan, Start
+from clearway.model.plan import Cap, Plan, Start
 from clearway.policies.named import POLICY_NAMES, named_policy
 from clearway.sim.random_world import make_world
 from clearway.sim.twin import run_twin
@@ -137,7 +137,7 @@ def test_a_refused_plan_changes_nothing(seed):
 def test_a_plan_for_an_older_state_is_refused():
     kernel = Kernel(named_policy("fifo"))
     replay_world(3, kernel)
-    assert kernel.check(Plan(kernel.state.version - 1)) != ()
+    assert kernel.check(Plan(kernel.state.version - 1, (Cap(0, 100),))) != ()
 
 
 def test_a_plan_that_the_checker_refuses_stops_the_kernel_before_it_is_applied(monkeypatch):

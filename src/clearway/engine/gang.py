@@ -69,6 +69,7 @@ from clearway.engine.tables import (
     POOL_SIZE,
     POOL_SPEED_PPM,
 )
+from clearway.model.units import DEVICES_PER_MODEL_MAX
 
 # Places in the array of weights that a policy's `Placement` becomes.
 WEIGHT_PACK: Final = 0
@@ -174,6 +175,24 @@ def domain_of(box: Box, level: int, pool: int) -> int:
 
 
 @compiled_inside
+def tightest_pool(box: Box, cls: int, end_ms: int, needed: int) -> int:
+    """`best_pool` where only packing counts: the pool with the fewest free devices that takes the replica. The loop is
+    kept as small as it can be: on a large cluster it is the placement."""
+    best = NONE
+    best_free = DEVICES_PER_MODEL_MAX + 1
+    for pool in range(box.meta[META_POOLS]):
+        free = box.pools[POOL_FREE, pool]
+        if free >= best_free or free < needed:
+            continue
+        if capacity_beside(box, cls, pool, end_ms, 1) > 0:
+            best = pool
+            best_free = free
+            if free == needed:
+                break
+    return best
+
+
+@compiled_inside
 def best_pool(box: Box, cls: int, end_ms: int, weights: np.ndarray, model: int, level: int, domain: int) -> int:
     """The pool with the best score for one replica, within a model and a domain (NONE = any); NONE if none takes it.
 
@@ -190,6 +209,8 @@ def best_pool(box: Box, cls: int, end_ms: int, weights: np.ndarray, model: int, 
         weights[WEIGHT_SPREAD] == 0.0 and weights[WEIGHT_FRAGMENTATION] == 0.0 and weights[WEIGHT_SPEED] == 0.0
     ) and is_whole
     needed = box.classes[CLASS_DEVICES, cls]
+    if only_pack and needed > 0 and model == NONE and level == NONE:
+        return tightest_pool(box, cls, end_ms, needed)
     cpu_most, memory_most = typical_appetite(box) if weights[WEIGHT_FRAGMENTATION] != 0.0 else (0, 0)
     cpu_most += box.classes[CLASS_CPU, cls]
     memory_most += box.classes[CLASS_MEM, cls]

@@ -198,11 +198,8 @@ class Lifecycle:
 
     def _leave_order_together(self, rows: list[int]) -> None:
         """Take many waiting jobs out of the order in one pass; `accept_start` then finds them gone."""
-        state = self.state
         self._left.update(rows)
-        state.order.remove_many(np.array(rows, dtype=np.int64))
-        state.fresh = [row for row in state.fresh if row not in self._left]
-        state.order_shrank = True
+        self.state.order.remove_many(np.array(rows, dtype=np.int64))
 
     def on_held(self, event: JobHeld) -> None:
         """A user holds a job; one that runs is not touched."""
@@ -383,7 +380,10 @@ class Lifecycle:
         state = self.state
         record = state.jobs[move.job]
         row = record.row
-        state.order.remove(row)
+        if row in self._left:
+            self._left.discard(row)
+        else:
+            state.order.remove(row)
         if row in state.claims:
             state.unclaim(row)
         state.make_room_for(move.allocation)
