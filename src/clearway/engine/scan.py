@@ -189,8 +189,13 @@ def charge_started(box: Box, row: int, nodes: np.ndarray, devices: np.ndarray, e
         return
     cls = box.jobs[JOB_CLASS, row]
     needed = box.classes[CLASS_DEVICES, cls]
+    count = 0
     for replica in range(len(nodes)):
-        charge_reservations(box, cls, pool_of_replica(box, needed, nodes, devices, replica), 1, end_ms)
+        pool = pool_of_replica(box, needed, nodes, devices, replica)
+        count += 1
+        if replica + 1 == len(nodes) or pool_of_replica(box, needed, nodes, devices, replica + 1) != pool:
+            charge_reservations(box, cls, pool, count, end_ms)
+            count = 0
 
 
 @compiled_inline
@@ -245,8 +250,29 @@ def wants_reservation(box: Box, settings: np.ndarray, progress: np.ndarray) -> b
     return box.meta[META_RESERVATIONS] < depth and progress[AT_RESERVING] < depth + RESERVE_SPARE
 
 
+@compiled_inline
+def refusal_at_once(box: Box, row: int, settings: np.ndarray, memo: np.ndarray, reserves: bool) -> int:
+    """The reason why the job cannot start where that is known without looking at pools, else PLACED.
+
+    reserves: whether it would get a reservation; then its limits are asked first, for only what waits for devices does.
+    """
+    cls = box.jobs[JOB_CLASS, row]
+    least = box.jobs[JOB_REPLICAS_MIN, row] if settings[SET_ELASTIC] == 1 else box.jobs[JOB_REPLICAS, row]
+    end_ms = planned_end(box, row, settings[SET_NOW], least)
+    known = known_to_fail(memo, cls, least, end_ms)
+    if known and settings[SET_STRICT] == 0 and not reserves:
+        return memo[MEMO_REASON, cls]
+    milli = least * class_milli(box, cls)
+    reason = refused_by_limits(box, row, settings, milli)
+    if reason != PLACED:
+        return reason
+    if known:
+        return memo[MEMO_REASON, cls]
+    return REASON_RESERVED if is_short_beside(box, milli, end_ms) else PLACED
+
+
 @compiled_inside
-def consider(
+def try_start(
     box: Box,
     row: int,
     position: int,
@@ -258,21 +284,10 @@ def consider(
     out_nodes: np.ndarray,
     out_devices: np.ndarray,
 ) -> int:
-    """Start the job if it may and can; returns PLACED or the reason."""
+    """Start the job if there is a place for it; returns PLACED or the reason. Its limits allow its least gang."""
     cls = box.jobs[JOB_CLASS, row]
     asked = box.jobs[JOB_REPLICAS, row]
     least = box.jobs[JOB_REPLICAS_MIN, row] if settings[SET_ELASTIC] == 1 else asked
-    end_ms = planned_end(box, row, settings[SET_NOW], least)
-    known = known_to_fail(memo, cls, least, end_ms)
-    if known and settings[SET_STRICT] == 0 and not wants_reservation(box, settings, progress):
-        return memo[MEMO_REASON, cls]
-    reason = refused_by_limits(box, row, settings, least * class_milli(box, cls))
-    if reason != PLACED:
-        return reason
-    if known:
-        return memo[MEMO_REASON, cls]
-    if is_short_beside(box, least * class_milli(box, cls), end_ms):
-        return REASON_RESERVED
     replicas = asked
     while replicas > least and refused_by_limits(box, row, settings, replicas * class_milli(box, cls)) != PLACED:
         replicas -= 1
@@ -282,7 +297,7 @@ def consider(
     if reason == PLACED:
         start(box, row, position, replicas, settings, progress, out, out_nodes, out_devices)
     else:
-        remember_failure(box, memo, cls, least, end_ms, reason)
+        remember_failure(box, memo, cls, least, planned_end(box, row, settings[SET_NOW], least), reason)
     return reason
 
 
@@ -313,12 +328,29 @@ def fits_when_empty(box: Box, row: int) -> bool:
     return total >= least
 
 
-@compiled_inline
-def may_pass_over(box: Box, row: int, settings: np.ndarray, progress: np.ndarray) -> bool:
-    """Whether a job that cannot start holds nobody up and gets no reservation, so that it need not be looked at."""
-    if settings[SET_STRICT] == 1 or wants_reservation(box, settings, progress):
-        return False
-    return box.jobs[JOB_CLAIMED, row] == 0 and box.jobs[JOB_BYPASSED, row] < settings[SET_BYPASS_MAX]
+@compiled_inside
+def pass_over(box: Box, order: np.ndarray, position: int, most: int, settings: np.ndarray) -> int:
+    """Pass over jobs from `position` on, up to place `most`, that need more wholly free devices than there are, hold
+    nobody up and get no reservation; returns the place of the first other one. A short loop: queues are long."""
+    free = box.totals[TOTAL_ANY]
+    bypass_max = settings[SET_BYPASS_MAX]
+    while position < most:
+        row = order[position]
+        if box.jobs[JOB_WHOLE, row] <= free or box.jobs[JOB_CLAIMED, row] == 1:
+            return position
+        if box.jobs[JOB_BYPASSED, row] >= bypass_max:
+            return position
+        box.jobs[JOB_REASON, row] = REASON_RESOURCES
+        position += 1
+    return position
+
+
+@compiled_inside
+def make_reservation(box: Box, row: int, settings: np.ndarray, progress: np.ndarray) -> None:
+    """Reserve devices for a job that cannot start now."""
+    progress[AT_RESERVING] += 1
+    replicas = box.jobs[JOB_REPLICAS, row] if settings[SET_ELASTIC] == 0 else box.jobs[JOB_REPLICAS_MIN, row]
+    reserve(box, row, replicas, settings[SET_NOW], planned_end(box, row, 0, replicas))
 
 
 @compiled_inside
@@ -333,45 +365,52 @@ def scan(
     out: np.ndarray,
     out_nodes: np.ndarray,
     out_devices: np.ndarray,
-) -> None:
-    """Go through order[progress[AT_POSITION] : count] and start what may start. Reasons go to JOB_REASON."""
-    progress[AT_STATUS] = STATUS_DONE
-    while progress[AT_POSITION] < count:
-        position = progress[AT_POSITION]
+) -> int:
+    """Go through order[progress[AT_POSITION] : count] and start what may start. Reasons go to JOB_REASON.
+
+    Returns the STATUS_*.
+    """
+    position = progress[AT_POSITION]
+    most = min(count, position + settings[SET_SCAN_MAX] - progress[AT_LOOKED])
+    while position < most:
+        reserves = wants_reservation(box, settings, progress)
+        if settings[SET_STRICT] == 0 and not reserves:
+            position = pass_over(box, order, position, most, settings)
+            if position == most:
+                break
         row = order[position]
-        if progress[AT_LOOKED] >= settings[SET_SCAN_MAX]:
-            progress[AT_STATUS] = STATUS_CUT
-            return
-        if box.jobs[JOB_WHOLE, row] > box.totals[TOTAL_ANY] and may_pass_over(box, row, settings, progress):
-            box.jobs[JOB_REASON, row] = REASON_RESOURCES
-            progress[AT_LOOKED] += 1
-            progress[AT_POSITION] += 1
-            continue
-        if not has_room(box, row, progress, out, out_nodes, out_devices):
-            progress[AT_STATUS] = STATUS_ROOM
-            return
-        progress[AT_LOOKED] += 1
-        progress[AT_POSITION] += 1
         if box.jobs[JOB_CLAIMED, row] == 1:
+            position += 1
             continue
-        reason = consider(box, row, position, settings, weights, memo, progress, out, out_nodes, out_devices)
+        reason = refusal_at_once(box, row, settings, memo, reserves)
+        if reason == PLACED or reserves:
+            if not has_room(box, row, progress, out, out_nodes, out_devices):
+                advance(progress, position)
+                return STATUS_ROOM
+            if reason == PLACED:
+                reason = try_start(box, row, position, settings, weights, memo, progress, out, out_nodes, out_devices)
+        position += 1
         if reason == PLACED:
             continue
         box.jobs[JOB_REASON, row] = reason
         if not waits_for_devices(reason):
             continue
-        reserves = wants_reservation(box, settings, progress)
         if (reserves or settings[SET_STRICT] == 1) and not fits_when_empty(box, row):
             box.jobs[JOB_REASON, row] = REASON_NEVER_FITS
-            continue
-        if settings[SET_STRICT] == 1 or box.jobs[JOB_BYPASSED, row] >= settings[SET_BYPASS_MAX]:
-            progress[AT_STATUS] = STATUS_STRICT
-            return
-        if reserves:
-            progress[AT_RESERVING] += 1
-            replicas = box.jobs[JOB_REPLICAS, row] if settings[SET_ELASTIC] == 0 else box.jobs[JOB_REPLICAS_MIN, row]
-            run_ms = planned_end(box, row, 0, replicas)
-            reserve(box, row, replicas, settings[SET_NOW], run_ms)
+        elif settings[SET_STRICT] == 1 or box.jobs[JOB_BYPASSED, row] >= settings[SET_BYPASS_MAX]:
+            advance(progress, position)
+            return STATUS_STRICT
+        elif reserves:
+            make_reservation(box, row, settings, progress)
+    advance(progress, position)
+    return STATUS_DONE if position == count else STATUS_CUT
+
+
+@compiled_inline
+def advance(progress: np.ndarray, position: int) -> None:
+    """Write down that all before `position` were looked at."""
+    progress[AT_LOOKED] += position - progress[AT_POSITION]
+    progress[AT_POSITION] = position
 
 
 @compiled
@@ -393,8 +432,9 @@ def scan_entry(
         clear_reservations(box)
         postpone_overdue(box, settings[SET_NOW])
         memo[:] = FOREVER_MS
-    scan(box, order, count, settings, weights, memo, progress, out, out_nodes, out_devices)
-    if progress[AT_STATUS] == STATUS_ROOM:
+    status = scan(box, order, count, settings, weights, memo, progress, out, out_nodes, out_devices)
+    progress[AT_STATUS] = status
+    if status == STATUS_ROOM:
         return
     first_ms = FOREVER_MS
     for index in range(box.meta[META_RESERVATIONS]):
