@@ -36,7 +36,10 @@ ON_WHITE: Final = {
 
 
 def write_overview_png(path: Path, runs: Sequence[ReportRun]) -> None:
-    """Draw use over time, waits, completion times and use of the first `RUNS_DRAWN` runs. Raises MissingExtraError."""
+    """Draw use over time, waits, completion times and effective use of the first `RUNS_DRAWN` runs.
+
+    Raises MissingExtraError.
+    """
     shown = tuple(runs[:RUNS_DRAWN])
     labels = label_runs(shown)
     colours = [LIGHT_PALETTE[index % PALETTE_SIZE] for index in range(len(shown))]
@@ -63,11 +66,11 @@ def _draw_summary(area: Any, runs: Sequence[ReportRun], labels: Sequence[str], c
     axes = area.subplots(3, 1)
     waits = [run.metrics.wait_s.mean for run in runs]
     times = [run.metrics.jct_s.mean for run in runs]
-    uses = [run.metrics.device_allocation_ratio for run in runs]
+    uses = [run.metrics.effective_use_ratio for run in runs]  # what is done again must not look like use
     bars = (
         (waits, "Mean wait", render_duration),
         (times, "Mean completion time", render_duration),
-        (uses, "Devices in use", render_ratio),
+        (uses, "Effective use of devices", render_ratio),
     )
     for axis, (values, title, render) in zip(axes, bars, strict=True):
         draw_bars(axis, values, labels, title, colours=colours, render=render, paper="white")
