@@ -27,10 +27,6 @@ UNCOUNTED = 1 << 50
 
 FABRIC_LABEL = "fabric"
 
-RECENT_MAX = 256
-"""Requests whose class is found by identity, without a look at their eight fields. They are kept alive: no other object
-gets their identity. Readers of traces share requests, and few have more than some hundred different ones."""
-
 
 class Names:
     """Dense numbers for names, in order of first sight."""
@@ -105,26 +101,28 @@ class Eligibility:
 class Classes:
     """Equal requests as rows of the CLASS table, shared by all jobs that ask the same."""
 
-    __slots__ = ("_recent", "numbers", "table")
+    __slots__ = ("_last", "numbers", "table")
 
     def __init__(self) -> None:
         self.numbers: dict[tuple[Request, str], int] = {}
-        self._recent: dict[int, tuple[Request, str, int]] = {}
+        self._last: tuple[Request | None, str, int] = (None, "", NONE)
         self.table: Table = make_table(CLASS_COLUMNS, 16)
 
     def number(self, request: Request, fabric: str, models: Names, eligibility: Eligibility) -> int:
         """The class of a request on a fabric ("" = any), made at first sight."""
-        recent = self._recent.get(id(request))
-        if recent is not None and recent[1] == fabric:
-            return recent[2]
+        known, on_fabric, number = self._last
+        if request is known and fabric == on_fabric:  # the same object again: nothing to compare
+            return number
+        number = self._find(request, fabric, models, eligibility)
+        self._last = request, fabric, number
+        return number
+
+    def _find(self, request: Request, fabric: str, models: Names, eligibility: Eligibility) -> int:
         number = self.numbers.get((request, fabric))
         if number is None:
             number = self.numbers[request, fabric] = len(self.numbers)
             self.table = grow_table(self.table, number + 1)
             self._write(number, request, fabric, models, eligibility)
-        if len(self._recent) == RECENT_MAX:
-            self._recent.clear()
-        self._recent[id(request)] = request, fabric, number
         return number
 
     def _write(self, number: int, request: Request, fabric: str, models: Names, eligibility: Eligibility) -> None:
