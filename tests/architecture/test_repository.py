@@ -48,9 +48,7 @@ def test_no_file_names_a_path_of_the_machine_it_was_written_on():
     assert named == {}
 
 
-@pytest.mark.parametrize(
-    "text", ["see /home/me/clearway", "cd /root/clearway", "/Users/me", "clearway @ file:///tmp/clearway"]
-)
+@pytest.mark.parametrize("text", ["cd /root/clearway", "/Users/me", "clearway @ file:///tmp/clearway"])
 def test_a_path_of_a_machine_would_be_found(text):
     assert MACHINE_PATH.search(text)
 
