@@ -22,7 +22,8 @@ META_MODELS: Final = 6  # device models known
 META_MANY_POOLS: Final = 7  # 1 = some node has several pools
 META_TYPICAL: Final = 8  # entries of `typical` in use
 META_LEVELS: Final = 9  # bit mask of topology levels at which some domain holds two nodes
-META_SIZE: Final = 10
+META_NODE_ASKED: Final = 10  # 1 = some class asks for CPUs or memory; else nobody looks at what `res_*` has of them
+META_SIZE: Final = 11
 
 # --- typical: int64[2, n], the classes that are expected and how often, for the fragmentation score ------------------
 TYPICAL_CLASS: Final = 0

@@ -309,6 +309,8 @@ def is_level_used(box: Box, level: int, widest: int) -> bool:
 @compiled_inside
 def smallest_domain(box: Box, replicas: int, level: int) -> int:
     """The domain of a level with the least capacity that still holds the gang; NONE if none does."""
+    if level == LEVEL_SITE or (level == LEVEL_NODE and box.meta[META_MANY_POOLS] == 0):
+        return smallest_in_one_pass(box, replicas, level)
     for node in range(box.meta[META_NODES]):
         box.work[WORK_DOMAIN, node] = 0
     for pool in range(box.meta[META_POOLS]):
@@ -326,8 +328,27 @@ def smallest_domain(box: Box, replicas: int, level: int) -> int:
 
 
 @compiled_inside
+def smallest_in_one_pass(box: Box, replicas: int, level: int) -> int:
+    """`smallest_domain` where the site is all there is, or each pool is a node of its own: nothing need be added up."""
+    total = 0
+    best = NONE
+    best_count = 0
+    for pool in range(box.meta[META_POOLS]):
+        count = box.work[WORK_CAPACITY, pool]
+        total += count
+        if count >= replicas and (best == NONE or count < best_count):
+            best = pool
+            best_count = count
+    if level == LEVEL_SITE:
+        return 0 if total >= replicas else NONE
+    return NONE if best == NONE else box.pools[POOL_NODE, best]
+
+
+@compiled_inside
 def keep_domain(box: Box, level: int, domain: int) -> None:
     """Zero the capacity of pools outside the domain."""
+    if level == LEVEL_SITE:
+        return
     for pool in range(box.meta[META_POOLS]):
         if box.work[WORK_CAPACITY, pool] > 0 and domain_of(box, level, pool) != domain:
             box.work[WORK_CAPACITY, pool] = 0

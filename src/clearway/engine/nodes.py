@@ -99,12 +99,14 @@ class Eligibility:
 
 
 class Classes:
-    """Equal requests as rows of the CLASS table, shared by all jobs that ask the same."""
+    """Equal requests as rows of the CLASS table, shared by all jobs that ask the same. asks_node: one of them asks for
+    CPUs or memory."""
 
-    __slots__ = ("_last", "numbers", "table")
+    __slots__ = ("_last", "asks_node", "numbers", "table")
 
     def __init__(self) -> None:
         self.numbers: dict[tuple[Request, str], int] = {}
+        self.asks_node = False
         self._last: tuple[Request | None, str, int] = (None, "", NONE)
         self.table: Table = make_table(CLASS_COLUMNS, 16)
 
@@ -139,6 +141,7 @@ class Classes:
         column[CLASS_SHARE] = request.share_milli
         column[CLASS_DEVICE_MEM] = request.device_memory_bytes
         column[CLASS_MODELS] = mask
+        self.asks_node = self.asks_node or request.cpu_milli > 0 or request.memory_bytes > 0
         column[CLASS_CPU] = request.cpu_milli
         column[CLASS_MEM] = request.memory_bytes
         column[CLASS_LABELS] = eligibility.row(wanted)
@@ -147,7 +150,7 @@ class Classes:
     def copy(self) -> "Classes":
         """An independent copy."""
         other = Classes()
-        other.numbers = dict(self.numbers)
+        other.numbers, other.asks_node = dict(self.numbers), self.asks_node
         other.table = self.table.copy()
         return other
 

@@ -11,6 +11,7 @@ from clearway.engine.box import (
     LINK_COUNT,
     LINK_NEXT,
     LINK_POOL,
+    META_NODE_ASKED,
     META_NODES,
     META_POOLS,
     META_RESERVATIONS,
@@ -77,11 +78,13 @@ WALK_MAX: Final = 1 << 20
 
 
 @compiled_inside
-def load_present(box: Box) -> None:
-    """Copy what is free now to the work space; an unusable node has nothing free."""
-    for node in range(box.meta[META_NODES]):
-        box.work[WORK_CPU, node] = box.nodes[NODE_CPU_FREE, node]
-        box.work[WORK_MEM, node] = box.nodes[NODE_MEM_FREE, node]
+def load_present(box: Box) -> int:
+    """Copy what is free now to the work space; an unusable node has nothing free. Returns the free device milli."""
+    if box.meta[META_NODE_ASKED] == 1:
+        for node in range(box.meta[META_NODES]):
+            box.work[WORK_CPU, node] = box.nodes[NODE_CPU_FREE, node]
+            box.work[WORK_MEM, node] = box.nodes[NODE_MEM_FREE, node]
+    total = 0
     for pool in range(box.meta[META_POOLS]):
         free = 0
         if box.nodes[NODE_USABLE, box.pools[POOL_NODE, pool]] == 1:
@@ -89,6 +92,8 @@ def load_present(box: Box) -> None:
             if box.pools[POOL_SHARED, pool] > 0:
                 free += shared_milli(box, pool)
         box.work[WORK_POOL, pool] = free
+        total += free
+    return total
 
 
 @compiled_inline
@@ -222,9 +227,10 @@ def write_reservation(box: Box, row: int, replicas: int, start_ms: int, end_ms: 
         box.work[WORK_MEM, node] -= count * box.classes[CLASS_MEM, cls]
     for pool in range(box.meta[META_POOLS]):
         box.res_pool[index, pool] = box.work[WORK_POOL, pool]
-    for node in range(box.meta[META_NODES]):
-        box.res_cpu[index, node] = box.work[WORK_CPU, node]
-        box.res_mem[index, node] = box.work[WORK_MEM, node]
+    if box.meta[META_NODE_ASKED] == 1:
+        for node in range(box.meta[META_NODES]):
+            box.res_cpu[index, node] = box.work[WORK_CPU, node]
+            box.res_mem[index, node] = box.work[WORK_MEM, node]
     box.res[RES_START, index] = start_ms
     box.res[RES_END, index] = end_ms
     box.res[RES_JOB, index] = row
@@ -302,8 +308,7 @@ def reserve(box: Box, row: int, replicas: int, now_ms: int, run_ms: int) -> bool
     """
     cls = box.jobs[JOB_CLASS, row]
     milli = replicas * class_milli(box, cls)
-    load_present(box)
-    free = free_in_work(box)
+    free = load_present(box)
     knows_capacity = False
     capacity = 0
     running = 0

@@ -18,6 +18,7 @@ from clearway.engine.box import (
     META_LINKS_LEFT,
     META_MANY_POOLS,
     META_MODELS,
+    META_NODE_ASKED,
     META_NODES,
     META_POOLS,
     META_RESERVATIONS,
@@ -279,6 +280,10 @@ class ClusterState:
     def refresh_box_if_grown(self) -> None:
         """`refresh_box`, where a table that jobs make grow was replaced."""
         box = self.box
+        if self.classes.asks_node and self.meta[META_NODE_ASKED] == 0:
+            # Reservations that were made before say nothing about CPUs and memory: they must be made anew.
+            self.meta[META_NODE_ASKED] = 1
+            self.capacity_grew = True
         if (
             box.jobs is not self.rows.table
             or box.classes is not self.classes.table
