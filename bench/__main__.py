@@ -8,6 +8,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from bench.compiling import measure_compiled
 from bench.figures import Benchmark, Figure, render_table, write_json
 from bench.memory import measure_memory
 from bench.placing import measure_gangs, measure_life, measure_placements
@@ -29,6 +30,7 @@ BENCHMARKS: Final[Mapping[str, Benchmark]] = {
     "ricc": measure_ricc,
     "accasim": measure_accasim,
     "philly": measure_philly,
+    "compiled": measure_compiled,
 }
 
 
