@@ -32,6 +32,7 @@ JOBS_CSV_COLUMNS: Final = (
     "restarts",
     "held_device_s",
     "lost_device_s",
+    "name",
 )
 """Times since the first submit of the trace; an empty cell means that it has not happened."""
 
@@ -107,7 +108,7 @@ def write_jobs_csv(path: Path, result: SimResult) -> None:
 
 def _rows(jobs: JobColumns, part: slice) -> Iterator[tuple[object, ...]]:
     return zip(
-        jobs.job_names[part] if jobs.job_names else jobs.job[part].tolist(),
+        jobs.job[part].tolist(),
         _times(jobs.submit_ms[part]),
         _times(jobs.start_ms[part]),
         _times(jobs.end_ms[part]),
@@ -122,6 +123,7 @@ def _rows(jobs: JobColumns, part: slice) -> Iterator[tuple[object, ...]]:
         jobs.restarts[part].tolist(),
         _thousandths(jobs.held_device_ms[part]),
         _thousandths(jobs.lost_device_ms[part]),
+        jobs.job_names[part] if jobs.job_names else [""] * len(jobs.job[part]),
         strict=True,
     )
 

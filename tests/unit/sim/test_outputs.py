@@ -135,9 +135,9 @@ def test_what_has_not_happened_is_an_empty_cell(tmp_path):
     assert (row["start_s"], row["end_s"], row["outcome"]) == ("", "", "")
 
 
-def test_jobs_are_called_by_the_names_of_the_trace(tmp_path):
+def test_a_job_is_a_number_and_its_name_in_the_trace_stands_last(tmp_path):
     (row,) = read_jobs(tmp_path / "jobs.csv", make_columns(1, job_names=("application_7",)))
-    assert row["job"] == "application_7"
+    assert (row["job"], row["name"]) == ("1", "application_7")
 
 
 def test_no_row_is_lost_between_chunks(tmp_path):
