@@ -56,7 +56,8 @@ WORK_POOL: Final = 2
 WORK_CPU: Final = 3
 WORK_MEM: Final = 4
 WORK_COUNT: Final = 5
-WORK_ROWS: Final = 6
+WORK_LEAST: Final = 6  # the least that any of some reservations leaves on a pool, milli
+WORK_ROWS: Final = 7
 
 
 class Box(NamedTuple):

@@ -20,6 +20,7 @@ from clearway.engine.box import (
     WORK_CAPACITY,
     WORK_COUNT,
     WORK_DOMAIN,
+    WORK_LEAST,
     Box,
 )
 from clearway.engine.compiled import compiled, compiled_inline, compiled_inside
@@ -69,7 +70,7 @@ from clearway.engine.tables import (
     POOL_SIZE,
     POOL_SPEED_PPM,
 )
-from clearway.model.units import DEVICES_PER_MODEL_MAX
+from clearway.model.units import DEVICES_PER_MODEL_MAX, FOREVER_MS
 
 # Places in the array of weights that a policy's `Placement` becomes.
 WEIGHT_PACK: Final = 0
@@ -102,21 +103,54 @@ def capacity_beside(box: Box, cls: int, pool: int, end_ms: int, most: int) -> in
     if count == 0:
         return 0
     each = box.classes[CLASS_DEVICES, cls] * box.classes[CLASS_SHARE, cls]
-    cpu = box.classes[CLASS_CPU, cls]
-    memory = box.classes[CLASS_MEM, cls]
-    node = box.pools[POOL_NODE, pool]
     for index in range(box.meta[META_RESERVATIONS]):
         if box.res[RES_START, index] >= end_ms:
             continue
-        if each > 0:
-            count = min(count, box.res_pool[index, pool] // each)
-        if cpu > 0:
-            count = min(count, box.res_cpu[index, node] // cpu)
-        if memory > 0:
-            count = min(count, box.res_mem[index, node] // memory)
-        if count <= 0:
-            return 0
-    return count
+        if each > 0 and box.res_pool[index, pool] < count * each:
+            count = box.res_pool[index, pool] // each
+            if count <= 0:
+                return 0
+    return node_capacity_beside(box, cls, pool, NONE, end_ms, count)
+
+
+@compiled_inline
+def node_capacity_beside(box: Box, cls: int, pool: int, after_ms: int, before_ms: int, count: int) -> int:
+    """`count`, or the fewer that CPUs and memory allow in reservations that begin after `after_ms`, before `before_ms`."""
+    cpu = box.classes[CLASS_CPU, cls]
+    memory = box.classes[CLASS_MEM, cls]
+    if cpu == 0 and memory == 0:
+        return count
+    node = box.pools[POOL_NODE, pool]
+    for index in range(box.meta[META_RESERVATIONS]):
+        if after_ms < box.res[RES_START, index] < before_ms:
+            if cpu > 0:
+                count = min(count, box.res_cpu[index, node] // cpu)
+            if memory > 0:
+                count = min(count, box.res_mem[index, node] // memory)
+    return max(count, 0)
+
+
+@compiled_inside
+def find_least(box: Box, after_ms: int, before_ms: int) -> None:
+    """Write what each pool has in all reservations that begin after `after_ms` and before `before_ms` to WORK_LEAST.
+
+    Reservation after reservation, not pool after pool: one line of the table at a time.
+    """
+    for pool in range(box.meta[META_POOLS]):
+        box.work[WORK_LEAST, pool] = FOREVER_MS
+    for index in range(box.meta[META_RESERVATIONS]):
+        if after_ms < box.res[RES_START, index] < before_ms:
+            for pool in range(box.meta[META_POOLS]):
+                box.work[WORK_LEAST, pool] = min(box.work[WORK_LEAST, pool], box.res_pool[index, pool])
+
+
+@compiled_inline
+def least_capacity(box: Box, cls: int, pool: int, after_ms: int, before_ms: int, count: int) -> int:
+    """`count`, or what less WORK_LEAST, and CPUs and memory in the same reservations, leave room for."""
+    each = box.classes[CLASS_DEVICES, cls] * box.classes[CLASS_SHARE, cls]
+    if each > 0 and box.work[WORK_LEAST, pool] < count * each:
+        count = max(box.work[WORK_LEAST, pool], 0) // each
+    return node_capacity_beside(box, cls, pool, after_ms, before_ms, count)
 
 
 @compiled_inline
@@ -281,10 +315,13 @@ def name_replica(box: Box, cls: int, pool: int, at_nodes: np.ndarray, at_devices
 def fill_capacity(box: Box, cls: int, end_ms: int, most: int, model: int) -> int:
     """Write each pool's capacity for the class to the work space; returns the sum."""
     total = 0
+    find_least(box, NONE, end_ms)
     for pool in range(box.meta[META_POOLS]):
         count = 0
         if model == NONE or box.pools[POOL_MODEL, pool] == model:
-            count = capacity_beside(box, cls, pool, end_ms, most)
+            count = pool_capacity(box, cls, pool, most)
+            if count > 0:
+                count = least_capacity(box, cls, pool, NONE, end_ms, count)
         box.work[WORK_CAPACITY, pool] = count
         total += count
     return total

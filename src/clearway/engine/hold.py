@@ -141,8 +141,8 @@ def planned_end(box: Box, row: int, start_ms: int, replicas: int) -> int:
 
 
 @compiled_inside
-def hold_until(box: Box, row: int, start_ms: int, end_ms: int, at_nodes: np.ndarray, at_devices: np.ndarray) -> None:
-    """Job `row` holds the allocation since `start_ms`, and is expected to leave it at `end_ms`."""
+def hold_unlisted(box: Box, row: int, start_ms: int, end_ms: int, at_nodes: np.ndarray, at_devices: np.ndarray) -> None:
+    """`hold_until` without a place in the list of running jobs: to find one costs most where many run."""
     cls = box.jobs[JOB_CLASS, row]
     replicas = len(at_nodes)
     take(box, cls, row, at_nodes, at_devices)
@@ -153,6 +153,12 @@ def hold_until(box: Box, row: int, start_ms: int, end_ms: int, at_nodes: np.ndar
     box.jobs[JOB_HELD, row] = replicas
     box.jobs[JOB_START_MS, row] = start_ms
     box.jobs[JOB_END_MS, row] = end_ms
+
+
+@compiled_inside
+def hold_until(box: Box, row: int, start_ms: int, end_ms: int, at_nodes: np.ndarray, at_devices: np.ndarray) -> None:
+    """Job `row` holds the allocation since `start_ms`, and is expected to leave it at `end_ms`."""
+    hold_unlisted(box, row, start_ms, end_ms, at_nodes, at_devices)
     add_running(box, end_ms, row)
 
 
@@ -165,8 +171,14 @@ def hold(box: Box, row: int, start_ms: int, at_nodes: np.ndarray, at_devices: np
 @compiled_inside
 def let_go(box: Box, row: int, at_nodes: np.ndarray, at_devices: np.ndarray) -> None:
     """The inverse of `hold`."""
-    cls = box.jobs[JOB_CLASS, row]
     remove_running(box, box.jobs[JOB_END_MS, row], row)
+    let_go_unlisted(box, row, at_nodes, at_devices)
+
+
+@compiled_inside
+def let_go_unlisted(box: Box, row: int, at_nodes: np.ndarray, at_devices: np.ndarray) -> None:
+    """The inverse of `hold_unlisted`."""
+    cls = box.jobs[JOB_CLASS, row]
     drop_links(box, box.job_link[row])
     box.job_link[row] = NONE
     milli = len(at_nodes) * class_milli(box, cls)

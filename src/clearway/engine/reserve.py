@@ -35,8 +35,10 @@ from clearway.engine.box import (
 from clearway.engine.compiled import compiled_inline, compiled_inside
 from clearway.engine.gang import (
     choose_counts,
+    find_least,
     is_level_used,
     keep_domain,
+    least_capacity,
     level_of_step,
     smallest_domain,
 )
@@ -161,22 +163,19 @@ def shift_future(box: Box, holder: int, link: int, sign: int, cls: int, most: in
 
 @compiled_inside
 def capacity_throughout(box: Box, cls: int, start_ms: int, end_ms: int, most: int) -> int:
-    """Write capacities that hold from `start_ms` to `end_ms`, given the work space at the start; returns the sum."""
-    each = class_milli(box, cls)
+    """Write capacities that hold from `start_ms` to `end_ms`, given the work space at the start; returns the sum.
+
+    0, with nothing written, where the devices that one reservation leaves are too few in all for `most` replicas.
+    """
+    for index in range(box.meta[META_RESERVATIONS]):
+        if start_ms < box.res[RES_START, index] < end_ms and box.res[RES_TOTAL, index] < most * class_milli(box, cls):
+            return 0
+    find_least(box, start_ms, end_ms)
     total = 0
     for pool in range(box.meta[META_POOLS]):
         count = future_capacity(box, cls, pool, most)
         if count > 0:
-            node = box.pools[POOL_NODE, pool]
-            for index in range(box.meta[META_RESERVATIONS]):
-                if start_ms < box.res[RES_START, index] < end_ms:
-                    if each > 0:
-                        count = min(count, box.res_pool[index, pool] // each)
-                    if box.classes[CLASS_CPU, cls] > 0:
-                        count = min(count, box.res_cpu[index, node] // box.classes[CLASS_CPU, cls])
-                    if box.classes[CLASS_MEM, cls] > 0:
-                        count = min(count, box.res_mem[index, node] // box.classes[CLASS_MEM, cls])
-            count = max(count, 0)
+            count = least_capacity(box, cls, pool, start_ms, end_ms, count)
         box.work[WORK_CAPACITY, pool] = count
         total += count
     return total

@@ -20,7 +20,14 @@ from clearway.engine.box import (
 )
 from clearway.engine.compiled import compiled, compiled_inline, compiled_inside
 from clearway.engine.gang import charge_reservations, fill_capacity, place, pool_of_replica
-from clearway.engine.hold import class_milli, hold, let_go, planned_end
+from clearway.engine.hold import (
+    add_running,
+    class_milli,
+    hold_unlisted,
+    let_go_unlisted,
+    planned_end,
+    remove_running,
+)
 from clearway.engine.place import TOTAL_ANY, pool_suits
 from clearway.engine.quota import queue_refusal, tenant_available
 from clearway.engine.reasons import (
@@ -43,6 +50,7 @@ from clearway.engine.tables import (
     JOB_BYPASSED,
     JOB_CLAIMED,
     JOB_CLASS,
+    JOB_END_MS,
     JOB_KIND,
     JOB_QUEUE,
     JOB_REASON,
@@ -81,7 +89,8 @@ AT_DEVICES: Final = 4
 AT_LOOKED: Final = 5
 AT_RESERVING: Final = 6  # reservations that were tried
 AT_RESERVED_MS: Final = 7  # when the first reservation begins; FOREVER_MS = there is none
-PROGRESS: Final = 8
+AT_LISTED: Final = 8  # started jobs that are in the list of running ones; the others are not needed there yet
+PROGRESS: Final = 9
 
 RESERVE_SPARE: Final = 8
 """Tries beyond the depth: a job for which no start can be foretold (nobody knows when others end) gets no reservation,
@@ -208,7 +217,7 @@ def has_room(box: Box, row: int, progress: np.ndarray, out: np.ndarray, nodes: n
         and progress[AT_NODES] + replicas <= len(nodes)
         and progress[AT_DEVICES] + needed <= len(devices)
         and box.meta[META_LINKS_LEFT] > box.meta[META_POOLS] + min(replicas, box.meta[META_NODES] * 64)
-        and box.meta[META_RUNNING] < box.running.shape[1]
+        and box.meta[META_RUNNING] + progress[AT_STARTED] - progress[AT_LISTED] < box.running.shape[1]
     )
 
 
@@ -230,8 +239,9 @@ def start(
     needed = box.classes[CLASS_DEVICES, box.jobs[JOB_CLASS, row]]
     nodes = out_nodes[at_node : at_node + replicas]
     devices = out_devices[at_device : at_device + replicas * needed]
-    hold(box, row, settings[SET_NOW], nodes, devices)
-    charge_started(box, row, nodes, devices, planned_end(box, row, settings[SET_NOW], replicas))
+    end_ms = planned_end(box, row, settings[SET_NOW], replicas)
+    hold_unlisted(box, row, settings[SET_NOW], end_ms, nodes, devices)
+    charge_started(box, row, nodes, devices, end_ms)
     index = progress[AT_STARTED]
     out[OUT_ROW, index] = row
     out[OUT_POSITION, index] = position
@@ -241,6 +251,15 @@ def start(
     progress[AT_STARTED] += 1
     progress[AT_NODES] += replicas
     progress[AT_DEVICES] += replicas * needed
+
+
+@compiled_inside
+def list_started(box: Box, progress: np.ndarray, out: np.ndarray) -> None:
+    """Put the started jobs that are not yet there into the list of running ones, for whoever looks at the future."""
+    for index in range(progress[AT_LISTED], progress[AT_STARTED]):
+        row = out[OUT_ROW, index]
+        add_running(box, box.jobs[JOB_END_MS, row], row)
+    progress[AT_LISTED] = progress[AT_STARTED]
 
 
 @compiled_inline
@@ -346,8 +365,9 @@ def pass_over(box: Box, order: np.ndarray, position: int, most: int, settings: n
 
 
 @compiled_inside
-def make_reservation(box: Box, row: int, settings: np.ndarray, progress: np.ndarray) -> None:
+def make_reservation(box: Box, row: int, settings: np.ndarray, progress: np.ndarray, out: np.ndarray) -> None:
     """Reserve devices for a job that cannot start now."""
+    list_started(box, progress, out)
     progress[AT_RESERVING] += 1
     replicas = box.jobs[JOB_REPLICAS, row] if settings[SET_ELASTIC] == 0 else box.jobs[JOB_REPLICAS_MIN, row]
     reserve(box, row, replicas, settings[SET_NOW], planned_end(box, row, 0, replicas))
@@ -385,6 +405,7 @@ def scan(
         reason = refusal_at_once(box, row, settings, memo, reserves)
         if reason == PLACED or reserves:
             if not has_room(box, row, progress, out, out_nodes, out_devices):
+                list_started(box, progress, out)
                 advance(progress, position)
                 return STATUS_ROOM
             if reason == PLACED:
@@ -401,7 +422,7 @@ def scan(
             advance(progress, position)
             return STATUS_STRICT
         elif reserves:
-            make_reservation(box, row, settings, progress)
+            make_reservation(box, row, settings, progress, out)
     advance(progress, position)
     return STATUS_DONE if position == count else STATUS_CUT
 
@@ -441,7 +462,9 @@ def scan_entry(
         first_ms = min(first_ms, box.res[RES_START, index])
     progress[AT_RESERVED_MS] = first_ms
     if settings[SET_KEEP] == 0:
-        undo(box, out, progress[AT_STARTED], out_nodes, out_devices)
+        undo(box, out, progress[AT_STARTED], progress[AT_LISTED], out_nodes, out_devices)
+    else:
+        list_started(box, progress, out)
 
 
 @compiled
@@ -449,19 +472,22 @@ def undo_entry(
     out: np.ndarray, started: int, out_nodes: np.ndarray, out_devices: np.ndarray, *arrays: np.ndarray
 ) -> None:
     """`undo`, called from Python as `undo_entry(…, *box)`, after a scan that was to keep what it started."""
-    undo(Box(*arrays), out, started, out_nodes, out_devices)
+    undo(Box(*arrays), out, started, started, out_nodes, out_devices)
 
 
 @compiled_inside
-def undo(box: Box, out: np.ndarray, started: int, out_nodes: np.ndarray, out_devices: np.ndarray) -> None:
-    """Let go of everything that a scan started, last first: the tables are as before the scan."""
+def undo(box: Box, out: np.ndarray, started: int, listed: int, out_nodes: np.ndarray, out_devices: np.ndarray) -> None:
+    """Let go of everything that a scan started, last first: the tables are as before the scan. listed: how many of them
+    are in the list of running jobs."""
     for index in range(started - 1, -1, -1):
         row = out[OUT_ROW, index]
         node = out[OUT_NODE, index]
         device = out[OUT_DEVICE, index]
         replicas = out[OUT_REPLICAS, index]
         needed = box.classes[CLASS_DEVICES, box.jobs[JOB_CLASS, row]]
-        let_go(box, row, out_nodes[node : node + replicas], out_devices[device : device + replicas * needed])
+        if index < listed:
+            remove_running(box, box.jobs[JOB_END_MS, row], row)
+        let_go_unlisted(box, row, out_nodes[node : node + replicas], out_devices[device : device + replicas * needed])
 
 
 @compiled
