@@ -115,7 +115,7 @@ def capacity_beside(box: Box, cls: int, pool: int, end_ms: int, most: int) -> in
 
 @compiled_inline
 def node_capacity_beside(box: Box, cls: int, pool: int, after_ms: int, before_ms: int, count: int) -> int:
-    """`count`, or the fewer that CPUs and memory allow in reservations that begin after `after_ms`, before `before_ms`."""
+    """`count`, or the fewer that CPUs and memory allow in reservations that begin between the two times."""
     cpu = box.classes[CLASS_CPU, cls]
     memory = box.classes[CLASS_MEM, cls]
     if cpu == 0 and memory == 0:
