@@ -79,7 +79,7 @@ def _by_loop(kernel: Kernel) -> Callable[[], int]:
     nodes, devices = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
 
     def choose() -> int:
-        place_entry(0, LEVEL_SITE, FOREVER_MS, weights, nodes, devices, *kernel.state.box)
+        place_entry(0, LEVEL_SITE, FOREVER_MS, weights, nodes, devices, kernel.state.door)
         return int(nodes[0])
 
     return choose

@@ -1,14 +1,16 @@
 """The tables of the state box as one tuple of arrays, which compiled code takes as a single argument.
 
-A compiled *entry* is called from Python with the arrays spread out (`entry(row, *box)`): that costs a third of passing
-the tuple, and a call is most of what a small decision costs. Inside, `Box(*arrays)` names them again for free.
+A compiled *entry* is called from Python with a *door* to them, one small array of addresses (`entry(row, state.door)`),
+and opens it (`box = open_box(door)`): handing over twenty arrays costs more than most of what is done with them. A door
+is good as long as the box that it was made of is the state's.
 """
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from clearway.engine.compiled import IS_PLAIN_PYTHON, compiled_opening, line_at, table_at
 from clearway.engine.tables import Table
 
 # --- meta: counters and limits, int64[META_SIZE] ---------------------------------------------------------------------
@@ -63,7 +65,7 @@ WORK_ROWS: Final = 7
 class Box(NamedTuple):
     """All tables. Columns are defined in `tables` and above.
 
-    eligible: int8[label requirements, nodes], 1 = the node carries the labels. totals: see `place`.
+    eligible: int64[label requirements, nodes], 1 = the node carries the labels. totals: see `place`.
     job_link: int64[job rows], head of the footprint of a job that holds devices.
     res_pool, res_cpu, res_mem: int64[depth, pools or nodes], what is free at the start of each reservation.
     """
@@ -75,7 +77,7 @@ class Box(NamedTuple):
     jobs: Table
     tenants: Table
     queues: Table
-    eligible: NDArray[np.int8]
+    eligible: Table
     totals: NDArray[np.int64]
     meta: NDArray[np.int64]
     running: Table
@@ -87,3 +89,62 @@ class Box(NamedTuple):
     res_mem: Table
     work: Table
     typical: Table
+
+
+Door = NDArray[np.int64] | Box
+"""int64[3, tables]: address, rows and columns of each table, in the order of `Box`; in plain Python the Box itself."""
+
+
+def make_door(box: Box) -> Door:
+    """The door to a box."""
+    if IS_PLAIN_PYTHON:
+        return box
+    for table in box:
+        assert table.dtype == np.int64
+        assert table.flags.c_contiguous
+    shapes = [(1, *table.shape)[-2:] for table in box]
+    addresses = [table.__array_interface__["data"][0] for table in box]
+    return np.array([addresses, [rows for rows, _ in shapes], [columns for _, columns in shapes]], dtype=np.int64)
+
+
+def _open_plain(door: Box) -> Box:
+    return door
+
+
+@compiled_opening
+def _table(door: NDArray[np.int64], index: int) -> Any:
+    return table_at(door[0, index], door[1, index], door[2, index])
+
+
+@compiled_opening
+def _line(door: NDArray[np.int64], index: int) -> Any:
+    return line_at(door[0, index], door[2, index])
+
+
+@compiled_opening
+def _open_compiled(door: NDArray[np.int64]) -> Box:
+    return Box(
+        _table(door, 0),  # nodes
+        _table(door, 1),  # pools
+        _table(door, 2),  # devices
+        _table(door, 3),  # classes
+        _table(door, 4),  # jobs
+        _table(door, 5),  # tenants
+        _table(door, 6),  # queues
+        _table(door, 7),  # eligible
+        _line(door, 8),  # totals
+        _line(door, 9),  # meta
+        _table(door, 10),  # running
+        _table(door, 11),  # links
+        _line(door, 12),  # job_link
+        _table(door, 13),  # res
+        _table(door, 14),  # res_pool
+        _table(door, 15),  # res_cpu
+        _table(door, 16),  # res_mem
+        _table(door, 17),  # work
+        _table(door, 18),  # typical
+    )
+
+
+open_box: Any = _open_plain if IS_PLAIN_PYTHON else _open_compiled
+"""`open_box(door) -> Box`: the tables behind a door."""

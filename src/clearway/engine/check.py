@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from clearway.engine.box import Box
+from clearway.engine.box import Box, Door, open_box
 from clearway.engine.compiled import compiled, compiled_inline, compiled_inside
 from clearway.engine.lifecycle import HOLDING
 from clearway.engine.records import JobRecord
@@ -197,10 +197,10 @@ def judge(
     by_device: np.ndarray,
     node_count: int,
     device_count: int,
-    *arrays: np.ndarray,
+    door: Door,
 ) -> int:
     """Verdict on an allocation for a job, after what the ledger says was taken; adds it to the ledger."""
-    box = Box(*arrays)
+    box = open_box(door)
     cls = box.jobs[JOB_CLASS, row]
     needed = box.classes[CLASS_DEVICES, cls]
     for replica in range(len(at_nodes)):
@@ -304,7 +304,7 @@ class Checker:
             self.by_device,
             self.state.inventory.node_count,
             self.state.inventory.device_count,
-            *self.state.box,
+            self.state.door,
         )
         return "" if verdict == FINE else f"job {spec.id}: {VERDICTS[verdict]}"
 

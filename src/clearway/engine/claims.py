@@ -6,7 +6,7 @@ memory of the claim are taken from the node at once; what is free there may be n
 
 import numpy as np
 
-from clearway.engine.box import Box
+from clearway.engine.box import Box, Door, open_box
 from clearway.engine.compiled import compiled, compiled_inline
 from clearway.engine.place import refresh_device, share_memory
 from clearway.engine.tables import (
@@ -34,9 +34,9 @@ from clearway.engine.tables import (
 
 
 @compiled
-def claim_entry(cls: int, row: int, at_nodes: np.ndarray, at_devices: np.ndarray, *arrays: np.ndarray) -> None:
+def claim_entry(cls: int, row: int, at_nodes: np.ndarray, at_devices: np.ndarray, door: Door) -> None:
     """Keep these devices, CPUs and memory for job `row`."""
-    box = Box(*arrays)
+    box = open_box(door)
     for replica in range(len(at_nodes)):
         reserve_node(box, cls, at_nodes[replica], 1)
     for index in range(len(at_devices)):
@@ -45,9 +45,9 @@ def claim_entry(cls: int, row: int, at_nodes: np.ndarray, at_devices: np.ndarray
 
 
 @compiled
-def unclaim_entry(cls: int, at_nodes: np.ndarray, at_devices: np.ndarray, *arrays: np.ndarray) -> None:
+def unclaim_entry(cls: int, at_nodes: np.ndarray, at_devices: np.ndarray, door: Door) -> None:
     """The inverse of `claim_entry`."""
-    box = Box(*arrays)
+    box = open_box(door)
     for replica in range(len(at_nodes)):
         reserve_node(box, cls, at_nodes[replica], -1)
     for index in range(len(at_devices)):
@@ -65,9 +65,9 @@ def reserve_node(box: Box, cls: int, node: int, count: int) -> None:
 
 
 @compiled
-def is_claim_ready(cls: int, at_nodes: np.ndarray, at_devices: np.ndarray, *arrays: np.ndarray) -> bool:
+def is_claim_ready(cls: int, at_nodes: np.ndarray, at_devices: np.ndarray, door: Door) -> bool:
     """Whether all that is claimed has been left, so that the claimant can start."""
-    box = Box(*arrays)
+    box = open_box(door)
     for replica in range(len(at_nodes)):
         node = at_nodes[replica]
         if (

@@ -11,13 +11,15 @@ from typing import Any, TypeVar, cast
 
 import numba
 from numba.core import config, types
+from numba.extending import intrinsic
 
 from clearway.model.errors import InternalError
 
 F = TypeVar("F", bound=Callable[..., object])
 
-_njit: Any = numba.njit
-_unliteral: Any = types.unliteral
+# Numba's own annotations do not cover what is used here.
+_numba: Any = numba
+_types: Any = types
 _INSIDE: Any = {
     "nogil": True,
     "error_model": "numpy",
@@ -25,7 +27,7 @@ _INSIDE: Any = {
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
 }
-_IS_PLAIN_PYTHON: bool = bool(getattr(config, "DISABLE_JIT"))  # noqa: B009 - set by Numba when it is imported
+IS_PLAIN_PYTHON: bool = bool(getattr(config, "DISABLE_JIT"))  # noqa: B009 - set by Numba when it is imported
 
 
 def compiled(function: F) -> F:
@@ -33,7 +35,7 @@ def compiled(function: F) -> F:
 
     error_model: without it each division would test for zero and be able to raise; no divisor in a table is zero.
     """
-    return cast(F, _once_for_all_constants(_njit(cache=True, nogil=True, error_model="numpy")(function)))
+    return cast(F, _once_for_all_constants(_numba.njit(cache=True, nogil=True, error_model="numpy")(function)))
 
 
 def compiled_inside(function: F) -> F:
@@ -44,7 +46,7 @@ def compiled_inside(function: F) -> F:
     Half of the time of compiling goes into the code that lets Python call a function with so many tables, and into
     keeping on disk what the callers contain already.
     """
-    return cast(F, _only_inside(_njit(**_INSIDE)(function)))
+    return cast(F, _only_inside(_numba.njit(**_INSIDE)(function)))
 
 
 def compiled_inline(function: F) -> F:
@@ -53,14 +55,19 @@ def compiled_inline(function: F) -> F:
     A call that is not pasted hands over every array of the box, field by field, and counts a reference to each: about
     a microsecond, a hundred times what such a function does.
     """
-    return cast(F, _only_inside(_njit(**_INSIDE, forceinline=True)(function)))
+    return cast(F, _only_inside(_numba.njit(**_INSIDE, forceinline=True)(function)))
+
+
+def compiled_opening(function: F) -> F:
+    """`compiled_inline` for a function that returns arrays which it makes of addresses; they own nothing."""
+    return cast(F, _only_inside(_numba.njit(**{**_INSIDE, "_nrt": True}, forceinline=True)(function)))
 
 
 class _Inside:
     """Stands for a function that has no code for calls from Python: without this, such a call ends the process."""
 
     def __init__(self, dispatcher: Any) -> None:
-        self._numba_type_ = types.Dispatcher(dispatcher)
+        self._numba_type_ = _types.Dispatcher(dispatcher)
         self.py_func = dispatcher.py_func
         self._dispatcher = dispatcher  # Numba's type only refers to it weakly
 
@@ -69,15 +76,38 @@ class _Inside:
 
 
 def _only_inside(dispatcher: Any) -> Any:
-    return dispatcher if _IS_PLAIN_PYTHON else _Inside(_once_for_all_constants(dispatcher))
+    return dispatcher if IS_PLAIN_PYTHON else _Inside(_once_for_all_constants(dispatcher))
 
 
 def _once_for_all_constants(dispatcher: Any) -> Any:
     """Numba would compile a function anew for each constant that a compiled caller gives it; here, once for all."""
-    if _IS_PLAIN_PYTHON:
+    if IS_PLAIN_PYTHON:
         return dispatcher
     template = dispatcher.get_call_template
     dispatcher.get_call_template = lambda args, named: template(
-        tuple(_unliteral(one) for one in args), {name: _unliteral(one) for name, one in named.items()}
+        tuple(_types.unliteral(one) for one in args), {name: _types.unliteral(one) for name, one in named.items()}
     )
     return dispatcher
+
+
+def _pointer_of(_: Any, address: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return _types.CPointer(_types.int64)(address), generate
+
+
+_as_pointer: Any = intrinsic(_pointer_of)
+"""The address of an int64 as a pointer."""
+
+
+@compiled_opening
+def table_at(address: int, rows: int, columns: int) -> Any:
+    """The int64[rows, columns] that lies at an address, for compiled callers. Somebody must keep it alive."""
+    return _numba.carray(_as_pointer(address), (rows, columns))
+
+
+@compiled_opening
+def line_at(address: int, length: int) -> Any:
+    """The int64[length] that lies at an address, for compiled callers. Somebody must keep it alive."""
+    return _numba.carray(_as_pointer(address), (length,))

@@ -129,7 +129,7 @@ class Planner:
             moves.extend(improve_plan(self._trial, frozenset(self.out[OUT_ROW, :started].tolist()), self._tried))
             self._retry_ms = self._next_unprotected_ms()
             if started:
-                undo_entry(self.out, started, self.out_nodes, self.out_devices, *state.box)
+                undo_entry(self.out, started, self.out_nodes, self.out_devices, state.door)
             # One cycle makes room for a few jobs only: after each that moved something, the next event brings another.
             state.order_shrank = any(isinstance(move, Start) for move in moves)
         self._trial.undo_to(0)
@@ -207,7 +207,7 @@ class Planner:
             cls = int(state.rows.table[JOB_CLASS, row])
             record = state.by_row[row]
             milli = claim.allocation.replicas * record.spec.request.device_milli
-            is_ready = is_claim_ready(cls, claim.allocation.nodes, claim.allocation.devices, *state.box)
+            is_ready = is_claim_ready(cls, claim.allocation.nodes, claim.allocation.devices, state.door)
             if is_ready and within_limits(state, row, milli):
                 moves.append(Start(record.spec.id, record.generation + 1, claim.allocation))
                 self._trial.start_claimant(row, claim.allocation)
@@ -281,7 +281,7 @@ class Planner:
             self.is_strict_stop = progress[AT_STATUS] == STATUS_STRICT
             self.scanned = progress[AT_POSITION] - started
         if started and fresh is None and state.policy.backfill.bypass_max < state.policy.scan_max:
-            count_bypassed(order, count, self.out, started, *state.box)
+            count_bypassed(order, count, self.out, started, state.door)
         return started
 
     def _begin_scan(self, *, is_whole: bool) -> None:
@@ -310,7 +310,7 @@ class Planner:
                 self.out,
                 self.out_nodes,
                 self.out_devices,
-                *state.box,
+                state.door,
             )
             if self.progress[AT_STATUS] != STATUS_ROOM:
                 return

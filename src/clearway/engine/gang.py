@@ -22,6 +22,8 @@ from clearway.engine.box import (
     WORK_DOMAIN,
     WORK_LEAST,
     Box,
+    Door,
+    open_box,
 )
 from clearway.engine.compiled import compiled, compiled_inline, compiled_inside
 from clearway.engine.fragmentation import fragmentation_growth, typical_appetite
@@ -602,7 +604,7 @@ def place_entry(
     weights: np.ndarray,
     at_nodes: np.ndarray,
     at_devices: np.ndarray,
-    *arrays: np.ndarray,
+    door: Door,
 ) -> int:
-    """`place`, called from Python as `place_entry(..., *box)`."""
-    return place(Box(*arrays), cls, widest, end_ms, weights, at_nodes, at_devices)
+    """`place`, called from Python as `place_entry(..., door)`."""
+    return place(open_box(door), cls, widest, end_ms, weights, at_nodes, at_devices)

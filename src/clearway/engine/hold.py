@@ -15,6 +15,8 @@ from clearway.engine.box import (
     RUNNING_END,
     RUNNING_ROW,
     Box,
+    Door,
+    open_box,
 )
 from clearway.engine.compiled import compiled, compiled_inline, compiled_inside
 from clearway.engine.place import release, take
@@ -196,10 +198,10 @@ def start_entry(
     protected_ms: int,
     at_nodes: np.ndarray,
     at_devices: np.ndarray,
-    *arrays: np.ndarray,
+    door: Door,
 ) -> None:
-    """`hold` by a new generation of a job, called from Python as `start_entry(row, …, nodes, devices, *box)`."""
-    box = Box(*arrays)
+    """`hold` by a new generation of a job, called from Python as `start_entry(row, …, nodes, devices, door)`."""
+    box = open_box(door)
     hold(box, row, start_ms, at_nodes.copy(), at_devices.copy())
     box.jobs[JOB_PHASE, row] = PHASE_STARTING
     box.jobs[JOB_GENERATION, row] = generation
@@ -208,9 +210,9 @@ def start_entry(
 
 
 @compiled
-def leave_entry(row: int, now_ms: int, at_nodes: np.ndarray, at_devices: np.ndarray, *arrays: np.ndarray) -> int:
+def leave_entry(row: int, now_ms: int, at_nodes: np.ndarray, at_devices: np.ndarray, door: Door) -> int:
     """`let_go`, with the time held on the job's account; returns since when it was held."""
-    box = Box(*arrays)
+    box = open_box(door)
     start_ms = box.jobs[JOB_START_MS, row]
     milli = len(at_nodes) * class_milli(box, box.jobs[JOB_CLASS, row])
     box.jobs[JOB_ATTAINED, row] += milli * max(now_ms - start_ms, 0) // 1000
@@ -219,20 +221,20 @@ def leave_entry(row: int, now_ms: int, at_nodes: np.ndarray, at_devices: np.ndar
 
 
 @compiled
-def hold_entry(row: int, start_ms: int, at_nodes: np.ndarray, at_devices: np.ndarray, *arrays: np.ndarray) -> None:
-    """`hold`, called from Python as `hold_entry(row, start_ms, nodes, devices, *box)`."""
-    hold(Box(*arrays), row, start_ms, at_nodes.copy(), at_devices.copy())
+def hold_entry(row: int, start_ms: int, at_nodes: np.ndarray, at_devices: np.ndarray, door: Door) -> None:
+    """`hold`, called from Python as `hold_entry(row, start_ms, nodes, devices, door)`."""
+    hold(open_box(door), row, start_ms, at_nodes.copy(), at_devices.copy())
 
 
 @compiled
-def let_go_entry(row: int, at_nodes: np.ndarray, at_devices: np.ndarray, *arrays: np.ndarray) -> None:
-    """`let_go`, called from Python as `let_go_entry(row, nodes, devices, *box)`."""
-    let_go(Box(*arrays), row, at_nodes.copy(), at_devices.copy())
+def let_go_entry(row: int, at_nodes: np.ndarray, at_devices: np.ndarray, door: Door) -> None:
+    """`let_go`, called from Python as `let_go_entry(row, nodes, devices, door)`."""
+    let_go(open_box(door), row, at_nodes.copy(), at_devices.copy())
 
 
 @compiled
 def hold_until_entry(
-    row: int, start_ms: int, end_ms: int, at_nodes: np.ndarray, at_devices: np.ndarray, *arrays: np.ndarray
+    row: int, start_ms: int, end_ms: int, at_nodes: np.ndarray, at_devices: np.ndarray, door: Door
 ) -> None:
-    """`hold_until`, called from Python as `hold_until_entry(row, start_ms, end_ms, nodes, devices, *box)`."""
-    hold_until(Box(*arrays), row, start_ms, end_ms, at_nodes.copy(), at_devices.copy())
+    """`hold_until`, called from Python as `hold_until_entry(row, start_ms, end_ms, nodes, devices, door)`."""
+    hold_until(open_box(door), row, start_ms, end_ms, at_nodes.copy(), at_devices.copy())

@@ -261,7 +261,7 @@ class Lifecycle:
         """The job leaves all that it holds."""
         state, allocation = self.state, record.allocation
         assert allocation is not None
-        start_ms: int = leave_entry(record.row, state.now_ms, allocation.nodes, allocation.devices, *state.box)
+        start_ms: int = leave_entry(record.row, state.now_ms, allocation.nodes, allocation.devices, state.door)
         milli = allocation.replicas * record.spec.request.device_milli
         state.accounts.note_use(record.tenant, milli, start_ms, state.now_ms)
         record.allocation = record.target = None
@@ -361,8 +361,8 @@ class Lifecycle:
         share = held.replicas / record.spec.replicas
         table[JOB_SAVED_MS, row] += int(elapsed * min(share, 1.0))
         state.accounts.note_use(record.tenant, milli, start_ms, state.now_ms)
-        let_go_entry(row, held.nodes, held.devices, *state.box)
-        hold_entry(row, state.now_ms, allocation.nodes, allocation.devices, *state.box)
+        let_go_entry(row, held.nodes, held.devices, state.door)
+        hold_entry(row, state.now_ms, allocation.nodes, allocation.devices, state.door)
         record.allocation = allocation
 
     # --- moves of an accepted plan -------------------------------------------------------------------------------
@@ -389,7 +389,7 @@ class Lifecycle:
         state.make_room_for(move.allocation)
         protected_ms = state.now_ms + state.policy.preemption.protection_ms
         nodes, devices = move.allocation.nodes, move.allocation.devices
-        start_entry(row, move.generation, state.now_ms, protected_ms, nodes, devices, *state.box)
+        start_entry(row, move.generation, state.now_ms, protected_ms, nodes, devices, state.door)
         record.allocation = move.allocation
         record.generation = move.generation
         record.phase = PHASE_STARTING

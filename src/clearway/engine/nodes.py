@@ -58,21 +58,21 @@ class Names:
 
 
 class Eligibility:
-    """Which nodes carry which required labels: int8[requirements, nodes]; requirement 0 asks for nothing."""
+    """Which nodes carry which required labels: int64[requirements, nodes]; requirement 0 asks for nothing."""
 
     __slots__ = ("labels", "requirements", "table")
 
     def __init__(self) -> None:
         self.requirements: dict[tuple[tuple[str, str], ...], int] = {(): 0}
         self.labels: list[frozenset[tuple[str, str]]] = []
-        self.table: NDArray[np.int8] = np.ones((1, 1), dtype=np.int8)
+        self.table: NDArray[np.int64] = np.ones((1, 1), dtype=np.int64)
 
     def add_node(self, labels: tuple[tuple[str, str], ...]) -> None:
         """One more node, with these labels."""
         self.labels.append(frozenset(labels))
         node = len(self.labels) - 1
         if node >= self.table.shape[1]:
-            grown = np.ones((self.table.shape[0], 2 * self.table.shape[1]), dtype=np.int8)
+            grown = np.ones((self.table.shape[0], 2 * self.table.shape[1]), dtype=np.int64)
             grown[:, : self.table.shape[1]] = self.table
             self.table = grown
         for wanted, row in self.requirements.items():
@@ -83,7 +83,7 @@ class Eligibility:
         row = self.requirements.get(wanted)
         if row is None:
             row = self.requirements[wanted] = len(self.requirements)
-            line = np.ones((1, self.table.shape[1]), dtype=np.int8)
+            line = np.ones((1, self.table.shape[1]), dtype=np.int64)
             for node, labels in enumerate(self.labels):
                 line[0, node] = labels.issuperset(wanted)
             self.table = np.concatenate([self.table, line])

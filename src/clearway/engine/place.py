@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from clearway.engine.box import Box
+from clearway.engine.box import Box, Door, open_box
 from clearway.engine.compiled import compiled, compiled_inline, compiled_inside
 from clearway.engine.tables import (
     CLASS_CPU,
@@ -350,12 +350,12 @@ def name_devices(box: Box, cls: int, pool: int, replicas: int, out: np.ndarray, 
 
 
 @compiled
-def refresh_device_entry(device: int, *arrays: np.ndarray) -> None:
-    """`refresh_device`, called from Python as `refresh_device_entry(device, *box)`."""
-    refresh_device(Box(*arrays), device)
+def refresh_device_entry(device: int, door: Door) -> None:
+    """`refresh_device`, called from Python as `refresh_device_entry(device, door)`."""
+    refresh_device(open_box(door), device)
 
 
 @compiled
-def set_usable_entry(node: int, usable: int, *arrays: np.ndarray) -> None:
-    """`set_usable`, called from Python as `set_usable_entry(node, usable, *box)`."""
-    set_usable(Box(*arrays), node, usable)
+def set_usable_entry(node: int, usable: int, door: Door) -> None:
+    """`set_usable`, called from Python as `set_usable_entry(node, usable, door)`."""
+    set_usable(open_box(door), node, usable)

@@ -17,6 +17,8 @@ from clearway.engine.box import (
     RES_START,
     RES_TOTAL,
     Box,
+    Door,
+    open_box,
 )
 from clearway.engine.compiled import compiled, compiled_inline, compiled_inside
 from clearway.engine.gang import charge_reservations, fill_capacity, place, pool_of_replica
@@ -445,10 +447,10 @@ def scan_entry(
     out: np.ndarray,
     out_nodes: np.ndarray,
     out_devices: np.ndarray,
-    *arrays: np.ndarray,
+    door: Door,
 ) -> None:
-    """`scan`, called from Python as `scan_entry(..., *box)`. A scan from position 0 forgets what is known first."""
-    box = Box(*arrays)
+    """`scan`, called from Python as `scan_entry(..., door)`. A scan from position 0 forgets what is known first."""
+    box = open_box(door)
     if progress[AT_POSITION] == 0 and progress[AT_LOOKED] == 0:
         clear_reservations(box)
         postpone_overdue(box, settings[SET_NOW])
@@ -468,11 +470,9 @@ def scan_entry(
 
 
 @compiled
-def undo_entry(
-    out: np.ndarray, started: int, out_nodes: np.ndarray, out_devices: np.ndarray, *arrays: np.ndarray
-) -> None:
-    """`undo`, called from Python as `undo_entry(…, *box)`, after a scan that was to keep what it started."""
-    undo(Box(*arrays), out, started, started, out_nodes, out_devices)
+def undo_entry(out: np.ndarray, started: int, out_nodes: np.ndarray, out_devices: np.ndarray, door: Door) -> None:
+    """`undo`, called from Python as `undo_entry(…, door)`, after a scan that was to keep what it started."""
+    undo(open_box(door), out, started, started, out_nodes, out_devices)
 
 
 @compiled_inside
@@ -491,9 +491,9 @@ def undo(box: Box, out: np.ndarray, started: int, listed: int, out_nodes: np.nda
 
 
 @compiled
-def count_bypassed(order: np.ndarray, count: int, out: np.ndarray, started: int, *arrays: np.ndarray) -> None:
+def count_bypassed(order: np.ndarray, count: int, out: np.ndarray, started: int, door: Door) -> None:
     """Add, to each job that was passed over, the number of jobs behind it that started."""
-    box = Box(*arrays)
+    box = open_box(door)
     behind = started
     next_start = 0
     for position in range(count):

@@ -28,6 +28,7 @@ from clearway.engine.box import (
     RUNNING_ROW,
     WORK_ROWS,
     Box,
+    make_door,
 )
 from clearway.engine.claims import claim_entry, unclaim_entry
 from clearway.engine.dependencies import Dependencies
@@ -115,6 +116,7 @@ class ClusterState:
         self._work: Table = make_table(WORK_ROWS, 1)
         self.typical = TypicalClasses()
         self.box = self._make_box()
+        self.door = make_door(self.box)
         self._lifecycle = Lifecycle(self)
         self._handlers: dict[type, Callable[..., None]] = {
             Batch: self._on_batch,
@@ -159,7 +161,7 @@ class ClusterState:
         self.capacity_grew = True
         self.accounts.refresh(self.inventory.milli)
         self.refresh_box()
-        set_usable_entry(node, 1, *self.box)
+        set_usable_entry(node, 1, self.door)
 
     def _on_node_down(self, event: NodeDown) -> None:
         self._set_node(event.node, is_up=False)
@@ -178,7 +180,7 @@ class ClusterState:
         node = self.inventory.index(name)
         self.inventory.is_up[node] = is_up
         usable = is_up and not self.inventory.is_drained[node]
-        set_usable_entry(node, int(usable), *self.box)
+        set_usable_entry(node, int(usable), self.door)
         self.capacity_grew = True
         if not usable:
             for row in [row for row, claim in self.claims.items() if node in claim.allocation.nodes]:
@@ -187,7 +189,7 @@ class ClusterState:
     def _on_device(self, event: DeviceDown | DeviceUp) -> None:
         device = self.inventory.device_index(event.node, event.device)
         self.inventory.devices[DEVICE_HEALTHY, device] = isinstance(event, DeviceUp)
-        refresh_device_entry(device, *self.box)
+        refresh_device_entry(device, self.door)
         self.capacity_grew = True
         claimant = int(self.inventory.devices[DEVICE_CLAIM, device])
         if claimant != NONE and isinstance(event, DeviceDown):
@@ -218,7 +220,7 @@ class ClusterState:
         """Keep the devices of the move for the job of `row`, instead of any it had a claim on."""
         self.unclaim(row)
         cls = int(self.rows.table[JOB_CLASS, row])
-        claim_entry(cls, row, move.allocation.nodes, move.allocation.devices, *self.box)
+        claim_entry(cls, row, move.allocation.nodes, move.allocation.devices, self.door)
         self.claims[row] = Claim(move.job, move.allocation, move.start_ms)
         self.rows.table[JOB_CLAIMED, row] = 1
 
@@ -227,7 +229,7 @@ class ClusterState:
         claim = self.claims.pop(row, None)
         if claim is not None:
             cls = int(self.rows.table[JOB_CLASS, row])
-            unclaim_entry(cls, claim.allocation.nodes, claim.allocation.devices, *self.box)
+            unclaim_entry(cls, claim.allocation.nodes, claim.allocation.devices, self.door)
             self.rows.table[JOB_CLAIMED, row] = 0
             self.capacity_grew = True
 
@@ -277,6 +279,11 @@ class ClusterState:
             typical=self.typical.table,
         )
 
+    def _renew_box(self) -> None:
+        before, self.box = self.box, self._make_box()
+        if any(new is not old for new, old in zip(self.box, before, strict=True)):
+            self.door = make_door(self.box)
+
     def refresh_box_if_grown(self) -> None:
         """`refresh_box`, where a table that jobs make grow was replaced."""
         box = self.box
@@ -308,14 +315,14 @@ class ClusterState:
         if self.meta[META_LINKS_LEFT] == 0:
             self.make_link_room(64)
         self.order.grow_sort(self.rows.table.shape[1])
-        self.box = self._make_box()
+        self._renew_box()
 
     def make_reservation_room(self, depth: int) -> None:
         """Make room for `depth` reservations; those that were there are forgotten."""
         pools, nodes = self.inventory.pools.shape[1], self.inventory.nodes.shape[1]
         self.meta[META_RESERVATIONS] = 0
         self._res = [make_table(RES_COLUMNS, depth), *(make_table(depth, wide) for wide in (pools, nodes, nodes))]
-        self.box = self._make_box()
+        self._renew_box()
 
     def make_link_room(self, more: int) -> None:
         """Make room for at least `more` further links of footprints, and as many running jobs as there are links."""
@@ -327,4 +334,4 @@ class ClusterState:
         self.meta[META_LINK_FREE] = have
         self.meta[META_LINKS_LEFT] += room - have
         self.running = grow_table(self.running, room)
-        self.box = self._make_box()
+        self._renew_box()

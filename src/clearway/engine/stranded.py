@@ -1,8 +1,6 @@
 """Free devices that the first waiting job cannot use where they are: a running measure of fragmentation."""
 
-import numpy as np
-
-from clearway.engine.box import META_POOLS, Box
+from clearway.engine.box import META_POOLS, Box, Door, open_box
 from clearway.engine.compiled import compiled, compiled_inside
 from clearway.engine.gang import fill_capacity
 from clearway.engine.hold import class_milli
@@ -26,11 +24,11 @@ def free_milli(box: Box) -> int:
 
 
 @compiled
-def stranded_entry(cls: int, *arrays: np.ndarray) -> int:
+def stranded_entry(cls: int, door: Door) -> int:
     """Free thousandths that would be left if replicas of class `cls` were put wherever they fit, without end.
 
-    Called from Python as `stranded_entry(cls, *box)`. A class without devices strands all that is free.
+    Called from Python as `stranded_entry(cls, door)`. A class without devices strands all that is free.
     """
-    box = Box(*arrays)
+    box = open_box(door)
     used = fill_capacity(box, cls, 0, ANY_NUMBER, NONE) * class_milli(box, cls)
     return max(free_milli(box) - used, 0)

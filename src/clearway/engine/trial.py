@@ -38,9 +38,9 @@ class Trial:
         """As if the job left its devices."""
         state = self.state
         start_ms, end_ms = int(state.rows.table[JOB_START_MS, row]), int(state.rows.table[JOB_END_MS, row])
-        let_go_entry(row, allocation.nodes, allocation.devices, *state.box)
+        let_go_entry(row, allocation.nodes, allocation.devices, state.door)
         self._undo.append(
-            lambda: hold_until_entry(row, start_ms, end_ms, allocation.nodes, allocation.devices, *state.box)
+            lambda: hold_until_entry(row, start_ms, end_ms, allocation.nodes, allocation.devices, state.door)
         )
 
     def hold(self, row: int, start_ms: int, end_ms: int, allocation: Allocation) -> None:
@@ -48,10 +48,10 @@ class Trial:
         state = self.state
         before = state.rows.table[[JOB_START_MS, JOB_END_MS], row].copy()
         state.make_room_for(allocation)
-        hold_until_entry(row, start_ms, end_ms, allocation.nodes, allocation.devices, *state.box)
+        hold_until_entry(row, start_ms, end_ms, allocation.nodes, allocation.devices, state.door)
 
         def undo() -> None:
-            let_go_entry(row, allocation.nodes, allocation.devices, *state.box)
+            let_go_entry(row, allocation.nodes, allocation.devices, state.door)
             state.rows.table[[JOB_START_MS, JOB_END_MS], row] = before
 
         self._undo.append(undo)
@@ -59,14 +59,14 @@ class Trial:
     def claim(self, row: int, allocation: Allocation) -> None:
         """As if the allocation were kept for the job."""
         state, cls = self.state, int(self.state.rows.table[JOB_CLASS, row])
-        claim_entry(cls, row, allocation.nodes, allocation.devices, *state.box)
-        self._undo.append(lambda: unclaim_entry(cls, allocation.nodes, allocation.devices, *state.box))
+        claim_entry(cls, row, allocation.nodes, allocation.devices, state.door)
+        self._undo.append(lambda: unclaim_entry(cls, allocation.nodes, allocation.devices, state.door))
 
     def start_claimant(self, row: int, allocation: Allocation) -> None:
         """As if the job started on the devices that are kept for it."""
         state, cls = self.state, int(self.state.rows.table[JOB_CLASS, row])
-        unclaim_entry(cls, allocation.nodes, allocation.devices, *state.box)
-        self._undo.append(lambda: claim_entry(cls, row, allocation.nodes, allocation.devices, *state.box))
+        unclaim_entry(cls, allocation.nodes, allocation.devices, state.door)
+        self._undo.append(lambda: claim_entry(cls, row, allocation.nodes, allocation.devices, state.door))
         self.hold(row, state.now_ms, FOREVER_MS, allocation)
 
     def count(self, row: int, milli: int) -> None:
@@ -100,6 +100,6 @@ class Trial:
         nodes = np.zeros(replicas, dtype=np.int64)
         devices = np.zeros(replicas * needed, dtype=np.int64)
         cls, widest = int(table[JOB_CLASS, row]), int(table[JOB_WIDEST, row])
-        if place_entry(cls, widest, FOREVER_MS, self.weights, nodes, devices, *self.state.box) != PLACED:
+        if place_entry(cls, widest, FOREVER_MS, self.weights, nodes, devices, self.state.door) != PLACED:
             return None
         return Allocation(nodes, devices)

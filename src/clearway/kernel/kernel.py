@@ -82,4 +82,4 @@ class Kernel:
             return 0
         row = int(state.order.rows[0])
         cls = int(state.rows.table[JOB_CLASS, row])
-        return int(stranded_entry(cls, *state.box))
+        return int(stranded_entry(cls, state.door))

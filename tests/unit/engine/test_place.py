@@ -35,9 +35,9 @@ def test_letting_go_is_the_inverse_of_holding(wishes, nodes, devices):
     row = next(iter(kernel.state.by_row))
     at_nodes, at_devices = np.array(nodes, dtype=np.int64), np.array(devices, dtype=np.int64)
     before = snapshot(kernel)
-    hold_entry(row, 0, at_nodes, at_devices, *kernel.state.box)
+    hold_entry(row, 0, at_nodes, at_devices, kernel.state.door)
     assert snapshot(kernel) != before
-    let_go_entry(row, at_nodes, at_devices, *kernel.state.box)
+    let_go_entry(row, at_nodes, at_devices, kernel.state.door)
     assert snapshot(kernel) == before
 
 
