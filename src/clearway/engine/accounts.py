@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from clearway.engine.fairshare import TenantTree, accrued, decay, fair_share_factors, make_tenant_tree, tenant_ranks
+from clearway.engine.fairshare import TenantTree, accrued, fair_share_factors, make_tenant_tree, remaining, tenant_ranks
 from clearway.engine.nodes import Names
 from clearway.engine.quota import UNLIMITED, refresh_tenants
 from clearway.engine.tables import (
@@ -47,8 +47,8 @@ class Accounts:
         self.tenant_names = Names()
         self.tenant_specs: list[TenantSpec] = []
         self.tenants: Table = make_table(TENANT_COLUMNS, 8)
-        self._usage = np.zeros(8)
-        self._usage_ms = 0
+        self._usage: list[float] = []
+        self._noted_ms: list[int] = []
         self._tree: TenantTree | None = None
         self._shares: tuple[np.ndarray, np.ndarray] | None = None
         self._shares_ms = 0
@@ -90,8 +90,8 @@ class Accounts:
         if row == len(self.tenant_specs):
             self.tenant_specs.append(spec)
             self.tenants = grow_table(self.tenants, row + 1)
-            if row >= len(self._usage):
-                self._usage = np.concatenate([self._usage, np.zeros(len(self._usage))])
+            self._usage.append(0.0)
+            self._noted_ms.append(0)
             self.tenants[TENANT_PARENT, row] = parent
         elif self.tenants[TENANT_PARENT, row] != parent:
             raise InputError(
@@ -135,14 +135,16 @@ class Accounts:
         """A job of the tenant held `milli` from `start_ms` until now and gave it back."""
         if self.tenant_count == 1 or milli == 0:
             return
-        if now_ms > self._usage_ms:
-            self._usage = decay(self._usage, now_ms - self._usage_ms, self.half_life_ms)
-        self._usage_ms = max(now_ms, self._usage_ms)
-        self._usage[tenant] += milli * accrued(now_ms - start_ms, self.half_life_ms)
+        self._usage[tenant] = self._past_use(tenant, now_ms) + milli * accrued(now_ms - start_ms, self.half_life_ms)
+        self._noted_ms[tenant] = max(now_ms, self._noted_ms[tenant])
+
+    def _past_use(self, tenant: int, now_ms: int) -> float:
+        elapsed_ms = max(now_ms - self._noted_ms[tenant], 0)
+        return self._usage[tenant] * remaining(elapsed_ms, self.half_life_ms)
 
     def usage(self, now_ms: int, running_use: np.ndarray) -> np.ndarray:
         """float64[1, tenants]: decayed milli × ms of past jobs, plus `running_use` of those that run."""
-        past = decay(self._usage[: self.tenant_count], max(now_ms - self._usage_ms, 0), self.half_life_ms)
+        past = np.array([self._past_use(tenant, now_ms) for tenant in range(self.tenant_count)])
         used: np.ndarray = (past + running_use)[None, :]
         return used
 
@@ -168,6 +170,6 @@ class Accounts:
         other.queue_names, other.queue_specs = self.queue_names.copy(), list(self.queue_specs)
         other.tenant_names, other.tenant_specs = self.tenant_names.copy(), list(self.tenant_specs)
         other.queues, other.tenants = self.queues.copy(), self.tenants.copy()
-        other._usage, other._usage_ms = self._usage.copy(), self._usage_ms
+        other._usage, other._noted_ms = list(self._usage), list(self._noted_ms)
         other._shares, other._shares_ms = self._shares, self._shares_ms
         return other

@@ -49,7 +49,8 @@ RES_LINK: Final = 3  # head of its footprint
 RES_TOTAL: Final = 4  # free device milli at its start, after all that is reserved then
 RES_BY_START: Final = 5  # i-th reservation by start time
 RES_BY_END: Final = 6
-RES_COLUMNS: Final = 7
+RES_BESIDE: Final = 7  # device milli that were free when it was made and stay free: no more are there beside it
+RES_COLUMNS: Final = 8
 
 # --- work space, int64[WORK_ROWS, max(pools, nodes)] --------------------------------------------------------------
 WORK_CAPACITY: Final = 0

@@ -191,6 +191,7 @@ def judge_spread(box: Box, widest: int, at_nodes: np.ndarray) -> int:
 def judge(
     row: int,
     kept: int,
+    alone: int,
     at_nodes: np.ndarray,
     at_devices: np.ndarray,
     by_node: np.ndarray,
@@ -199,8 +200,29 @@ def judge(
     device_count: int,
     door: Door,
 ) -> int:
-    """Verdict on an allocation for a job, after what the ledger says was taken; adds it to the ledger."""
-    box = open_box(door)
+    """Verdict on an allocation for a job, after what the ledger says was taken; adds it to the ledger.
+
+    alone: 1 = no other move will be judged together with this one; the ledger is cleared again.
+    """
+    verdict = judge_all(open_box(door), row, kept, at_nodes, at_devices, by_node, by_device, node_count, device_count)
+    if alone == 1:
+        clear_ledger(by_node, by_device, at_nodes, at_devices)
+    return verdict
+
+
+@compiled_inside
+def judge_all(
+    box: Box,
+    row: int,
+    kept: int,
+    at_nodes: np.ndarray,
+    at_devices: np.ndarray,
+    by_node: np.ndarray,
+    by_device: np.ndarray,
+    node_count: int,
+    device_count: int,
+) -> int:
+    """`judge`, the ledger not cleared."""
     cls = box.jobs[JOB_CLASS, row]
     needed = box.classes[CLASS_DEVICES, cls]
     for replica in range(len(at_nodes)):
@@ -236,6 +258,7 @@ class Checker:
 
     def __init__(self, state: ClusterState) -> None:
         self.state = state
+        self._is_alone = False
         self.by_node: NDArray[np.int64] = np.zeros((LEDGER_NODE_ROWS, 1), dtype=np.int64)
         self.by_device: NDArray[np.int64] = np.zeros((LEDGER_DEVICE_ROWS, 1), dtype=np.int64)
 
@@ -249,11 +272,13 @@ class Checker:
             self.by_device = np.zeros((LEDGER_DEVICE_ROWS, 2 * inventory.device_count + 1), dtype=np.int64)
         notes = []
         moved: set[int] = set()
+        self._is_alone = len(plan.moves) == 1
         for move in plan.moves:
             note = self._check_move(move, moved)
             if note:
                 notes.append(note)
-        self._clear(plan.moves)
+        if not self._is_alone:
+            self._clear(plan.moves)
         return tuple(notes)
 
     def _clear(self, moves: tuple[Move, ...]) -> None:
@@ -298,6 +323,7 @@ class Checker:
         verdict = judge(
             record.row,
             int(kept),
+            int(self._is_alone),
             allocation.nodes,
             allocation.devices,
             self.by_node,

@@ -83,7 +83,7 @@ class Planner:
         self.weights = make_weights(state.policy.placement)
         self.settings = self._make_settings()
         self.progress: IntArray = np.zeros(PROGRESS, dtype=np.int64)
-        self.memo: IntArray = np.zeros((MEMO, 16), dtype=np.int64)
+        self.memo: IntArray = np.full((MEMO, 16), FOREVER_MS, dtype=np.int64)
         self.out: IntArray = np.zeros((OUT, 1024), dtype=np.int64)
         self.out_nodes: IntArray = np.zeros(4096, dtype=np.int64)
         self.out_devices: IntArray = np.zeros(4096, dtype=np.int64)
@@ -115,7 +115,7 @@ class Planner:
         """A complete plan for the box as it is. Deciding again after the plan was applied gives an empty plan."""
         state = self.state
         state.waiting_changed = False
-        if not self._has_work():
+        if not self._has_work() or self._is_idle():
             return self._empty_plan(self._wake_ms())
         moves: list[Move] = []
         if state.capacity_grew or state.order_shrank or state.now_ms >= self._retry_ms or self._order_is_due():
@@ -155,6 +155,17 @@ class Planner:
             or self._order_is_due()
             or self._reservation_is_due()
         )
+
+    def _is_idle(self) -> bool:
+        """Whether nobody waits for anything; what changed is then dealt with."""
+        state = self.state
+        if state.fresh or state.order.count or state.to_stop or state.claims or self._touches_running:
+            return False
+        if self._reserved_ms < FOREVER_MS:
+            return False
+        state.capacity_grew = state.order_shrank = self.was_cut = self.is_strict_stop = False
+        self.memo.fill(FOREVER_MS)
+        return True
 
     def _order_is_due(self) -> bool:
         refresh = self.state.policy.order.refresh_ms
@@ -235,6 +246,8 @@ class Planner:
             return None
         if not self._is_enough(first, before):
             return None
+        if first == before:  # all came last: in the order they stand behind one another
+            return state.order.rows[before : state.order.count]
         return rows if len(rows) < 2 else rows[np.lexsort(state.order.sort[::-1, rows])]
 
     def _is_enough(self, first: int, before: int) -> bool:
@@ -291,7 +304,7 @@ class Planner:
             self.settings[SET_HEADROOM] = headroom_milli(state)
         classes = state.box.classes.shape[1]
         if self.memo.shape[1] < classes:
-            self.memo = np.full((MEMO, classes), 1 << 60, dtype=np.int64)
+            self.memo = np.full((MEMO, classes), FOREVER_MS, dtype=np.int64)
         self.progress.fill(0)
         if not is_whole:
             self.progress[AT_LOOKED] = 1

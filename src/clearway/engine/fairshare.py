@@ -69,9 +69,7 @@ def make_tenant_tree(parent: IntArray, weight: FloatArray) -> TenantTree:
 
 def decay(usage: FloatArray, elapsed_ms: int, half_life_ms: int) -> FloatArray:
     """`usage` after `elapsed_ms` without use. A half-life of 0 means that use is never forgotten (as in Slurm)."""
-    if half_life_ms == 0:
-        return usage
-    return usage * _halvings(elapsed_ms, half_life_ms)
+    return usage * remaining(elapsed_ms, half_life_ms)
 
 
 def accrue(usage: FloatArray, held: IntArray, elapsed_ms: int, half_life_ms: int) -> FloatArray:
@@ -87,11 +85,12 @@ def accrued(elapsed_ms: int, half_life_ms: int) -> float:
     """What `elapsed_ms` of holding one unit until now counts, in ms."""
     if half_life_ms == 0:
         return float(elapsed_ms)
-    return (1.0 - _halvings(elapsed_ms, half_life_ms)) * half_life_ms / _LN_2
+    return (1.0 - remaining(elapsed_ms, half_life_ms)) * half_life_ms / _LN_2
 
 
-def _halvings(elapsed_ms: int, half_life_ms: int) -> float:
-    return float(2.0 ** (-elapsed_ms / half_life_ms))
+def remaining(elapsed_ms: int, half_life_ms: int) -> float:
+    """What is left of one unit of use after `elapsed_ms`."""
+    return 1.0 if half_life_ms == 0 else float(2.0 ** (-elapsed_ms / half_life_ms))
 
 
 def dominant_shares(usage: FloatArray | IntArray, capacity: FloatArray | IntArray) -> FloatArray:

@@ -13,6 +13,7 @@ from clearway.engine.tables import (
     CLASS_MEM,
     CLASS_MODELS,
     CLASS_SHARE,
+    CLASS_WHEN_EMPTY,
     NONE,
     Table,
     grow_table,
@@ -146,6 +147,7 @@ class Classes:
         column[CLASS_MEM] = request.memory_bytes
         column[CLASS_LABELS] = eligibility.row(wanted)
         column[CLASS_EXCLUSIVE] = request.exclusive
+        column[CLASS_WHEN_EMPTY] = NONE
 
     def copy(self) -> "Classes":
         """An independent copy."""

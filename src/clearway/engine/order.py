@@ -105,6 +105,8 @@ class PendingOrder:
 
     def insert_all(self, rows: list[int]) -> int:
         """Insert several; returns the first of their places."""
+        if len(rows) == 1:
+            return self.insert(rows[0])
         if len(rows) < SORT_INSTEAD:
             return min(self.insert(row) for row in rows)
         before, self.count = self.count, self.count + len(rows)

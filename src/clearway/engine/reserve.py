@@ -16,6 +16,7 @@ from clearway.engine.box import (
     META_POOLS,
     META_RESERVATIONS,
     META_RUNNING,
+    RES_BESIDE,
     RES_BY_END,
     RES_BY_START,
     RES_END,
@@ -88,14 +89,19 @@ def load_present(box: Box) -> int:
             box.work[WORK_MEM, node] = box.nodes[NODE_MEM_FREE, node]
     total = 0
     for pool in range(box.meta[META_POOLS]):
-        free = 0
-        if box.nodes[NODE_USABLE, box.pools[POOL_NODE, pool]] == 1:
-            free = box.pools[POOL_FREE, pool] * 1000
-            if box.pools[POOL_SHARED, pool] > 0:
-                free += shared_milli(box, pool)
+        free = free_now(box, pool)
         box.work[WORK_POOL, pool] = free
         total += free
     return total
+
+
+@compiled_inline
+def free_now(box: Box, pool: int) -> int:
+    """Free milli on the pool, 0 on an unusable node."""
+    if box.nodes[NODE_USABLE, box.pools[POOL_NODE, pool]] == 0:
+        return 0
+    free = box.pools[POOL_FREE, pool] * 1000
+    return free if box.pools[POOL_SHARED, pool] == 0 else free + shared_milli(box, pool)
 
 
 @compiled_inline
@@ -224,12 +230,15 @@ def write_reservation(box: Box, row: int, replicas: int, start_ms: int, end_ms: 
         box.work[WORK_POOL, pool] -= count * milli
         box.work[WORK_CPU, node] -= count * box.classes[CLASS_CPU, cls]
         box.work[WORK_MEM, node] -= count * box.classes[CLASS_MEM, cls]
+    beside = 0
     for pool in range(box.meta[META_POOLS]):
         box.res_pool[index, pool] = box.work[WORK_POOL, pool]
+        beside += max(min(box.work[WORK_POOL, pool], free_now(box, pool)), 0)
     if box.meta[META_NODE_ASKED] == 1:
         for node in range(box.meta[META_NODES]):
             box.res_cpu[index, node] = box.work[WORK_CPU, node]
             box.res_mem[index, node] = box.work[WORK_MEM, node]
+    box.res[RES_BESIDE, index] = beside
     box.res[RES_START, index] = start_ms
     box.res[RES_END, index] = end_ms
     box.res[RES_JOB, index] = row

@@ -41,12 +41,14 @@ from clearway.engine.tables import (
     grow_table,
     make_table,
 )
-from clearway.model.jobs import DomainLevel, JobKind, JobSpec
+from clearway.model.jobs import NETWORK_ANY, DomainLevel, JobKind, JobSpec
 from clearway.model.units import FOREVER_MS
 
 KINDS = tuple(JobKind)
 KIND_NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
 LEVEL_NUMBERS = {level: LEVELS.index(level.value) for level in DomainLevel}
+ANY_WIDEST = LEVEL_NUMBERS[NETWORK_ANY.widest]
+ANY_PREFERRED = LEVEL_NUMBERS[NETWORK_ANY.preferred]
 
 
 def or_forever(value: int | None) -> int:
@@ -161,9 +163,9 @@ class JobRows:
             numbers[1],
             numbers[2],
             numbers[3],
-            LEVEL_NUMBERS[network.widest],
-            LEVEL_NUMBERS[network.preferred],
-            KIND_NUMBERS[spec.kind],
+            ANY_WIDEST if network is NETWORK_ANY else LEVEL_NUMBERS[network.widest],
+            ANY_PREFERRED if network is NETWORK_ANY else LEVEL_NUMBERS[network.preferred],
+            KINDS.index(spec.kind),
             spec.preemptible,
         )
         write_times(

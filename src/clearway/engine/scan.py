@@ -14,6 +14,7 @@ from clearway.engine.box import (
     META_POOLS,
     META_RESERVATIONS,
     META_RUNNING,
+    RES_BESIDE,
     RES_START,
     RES_TOTAL,
     Box,
@@ -49,6 +50,7 @@ from clearway.engine.tables import (
     CLASS_DEVICES,
     CLASS_LABELS,
     CLASS_MEM,
+    CLASS_WHEN_EMPTY,
     JOB_BYPASSED,
     JOB_CLAIMED,
     JOB_CLASS,
@@ -98,6 +100,9 @@ RESERVE_SPARE: Final = 8
 """Tries beyond the depth: a job for which no start can be foretold (nobody knows when others end) gets no reservation,
 and trying for each of a thousand such jobs in vain would be most of the work."""
 
+MANY: Final = 1 << 40
+"""Replicas on one node, if they ask for nothing: more than any job has."""
+
 STATUS_DONE: Final = 0
 STATUS_CUT: Final = 1  # scan_max was reached
 STATUS_ROOM: Final = 2  # an output or a table is full: give it more room and go on
@@ -146,9 +151,10 @@ def known_to_fail(memo: np.ndarray, cls: int, replicas: int, end_ms: int) -> boo
 
 @compiled_inline
 def is_short_beside(box: Box, milli: int, end_ms: int) -> bool:
-    """Whether some reservation that begins before `end_ms` leaves too few devices in all: a quick look at sums."""
+    """Whether some reservation that begins before `end_ms` leaves too few devices in all, or of those free now:
+    a quick look at sums."""
     for index in range(box.meta[META_RESERVATIONS]):
-        if box.res[RES_START, index] < end_ms and box.res[RES_TOTAL, index] < milli:
+        if box.res[RES_START, index] < end_ms and min(box.res[RES_TOTAL, index], box.res[RES_BESIDE, index]) < milli:
             return True
     return False
 
@@ -328,25 +334,32 @@ def waits_for_devices(reason: int) -> bool:
     return reason not in (REASON_QUOTA, REASON_QUEUE_LIMIT, REASON_QUEUE_JOB_LIMIT, REASON_HEADROOM)
 
 
-@compiled_inside
+@compiled_inline
 def fits_when_empty(box: Box, row: int) -> bool:
     """Whether the job's least gang would fit on all nodes if nothing else were there, down or not; else nobody waits
     for it."""
     cls = box.jobs[JOB_CLASS, row]
-    least = box.jobs[JOB_REPLICAS_MIN, row]
+    if box.classes[CLASS_WHEN_EMPTY, cls] == NONE:
+        box.classes[CLASS_WHEN_EMPTY, cls] = capacity_when_empty(box, cls)
+    return box.classes[CLASS_WHEN_EMPTY, cls] >= box.jobs[JOB_REPLICAS_MIN, row]
+
+
+@compiled_inside
+def capacity_when_empty(box: Box, cls: int) -> int:
+    """Replicas of the class that all nodes would hold if nothing else were there."""
     each = class_milli(box, cls)
     total = 0
     for pool in range(box.meta[META_POOLS]):
         node = box.pools[POOL_NODE, pool]
         if box.eligible[box.classes[CLASS_LABELS, cls], node] == 0 or not pool_suits(box, cls, pool):
             continue
-        count = least if each == 0 else box.pools[POOL_SIZE, pool] * 1000 // each
+        count = MANY if each == 0 else box.pools[POOL_SIZE, pool] * 1000 // each
         if box.classes[CLASS_CPU, cls] > 0:
             count = min(count, box.nodes[NODE_CPU_TOTAL, node] // box.classes[CLASS_CPU, cls])
         if box.classes[CLASS_MEM, cls] > 0:
             count = min(count, box.nodes[NODE_MEM_TOTAL, node] // box.classes[CLASS_MEM, cls])
         total += count
-    return total >= least
+    return total
 
 
 @compiled_inside

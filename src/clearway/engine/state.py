@@ -41,6 +41,7 @@ from clearway.engine.policy import Policy, RunTimes, RuntimeSource
 from clearway.engine.records import Claim, JobRecord
 from clearway.engine.rows import JobRows
 from clearway.engine.tables import (
+    CLASS_WHEN_EMPTY,
     DEVICE_CLAIM,
     DEVICE_HEALTHY,
     DEVICE_SHARE_FREE,
@@ -158,6 +159,7 @@ class ClusterState:
         self.meta[META_POOLS] = self.inventory.pool_count
         self.meta[META_MODELS] = len(self.inventory.models)
         self.meta[META_LEVELS] = self.inventory.used_levels
+        self.classes.table[CLASS_WHEN_EMPTY] = NONE
         self.capacity_grew = True
         self.accounts.refresh(self.inventory.milli)
         self.refresh_box()

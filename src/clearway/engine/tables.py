@@ -66,7 +66,8 @@ CLASS_CPU: Final = 4  # milli
 CLASS_MEM: Final = 5  # bytes
 CLASS_LABELS: Final = 6  # row of the eligibility table; 0 = every node
 CLASS_EXCLUSIVE: Final = 7
-CLASS_COLUMNS: Final = 8
+CLASS_WHEN_EMPTY: Final = 8  # replicas that the whole cluster would hold, empty and healthy; NONE = not worked out yet
+CLASS_COLUMNS: Final = 9
 
 # --- jobs that have not ended; rows are reused --------------------------------------------------------------------
 JOB_ID: Final = 0

@@ -124,3 +124,13 @@ def test_deciding_again_moves_nothing():
     submit(kernel, *[{"devices": 3, "estimate_ms": 1_000}] * 4)
     assert kernel.handle(TimerFired(0)) == ()
     assert started_jobs(finish(kernel, 1)) == [3]
+
+
+def test_what_did_not_fit_before_everybody_left_is_tried_again():
+    kernel = make_kernel()
+    add_nodes(kernel, 1, 4)
+    submit(kernel, {"devices": 4})
+    submit(kernel, {"devices": 4})
+    kernel.handle(JobCancelled(0, 2))
+    finish(kernel, 1)
+    assert started_jobs(submit(kernel, {"devices": 4})) == [3]
