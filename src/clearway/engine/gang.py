@@ -9,24 +9,36 @@ from typing import Final
 import numpy as np
 
 from clearway.engine.box import (
-    META_LEVELS,
     META_MANY_POOLS,
     META_MODELS,
-    META_NODES,
     META_POOLS,
     META_RESERVATIONS,
     RES_START,
     RES_TOTAL,
     WORK_CAPACITY,
     WORK_COUNT,
-    WORK_DOMAIN,
     WORK_LEAST,
     Box,
     Door,
     open_box,
 )
-from clearway.engine.compiled import compiled, compiled_inline, compiled_inside
-from clearway.engine.fragmentation import fragmentation_growth, typical_appetite
+from clearway.engine.compiled import (
+    compiled,
+    compiled_inline,
+    compiled_inside,
+)
+from clearway.engine.domains import (
+    choose_counts,
+    domain_of,
+    is_level_used,
+    keep_domain,
+    level_of_step,
+    smallest_domain,
+)
+from clearway.engine.fragmentation import (
+    fragmentation_growth,
+    typical_appetite,
+)
 from clearway.engine.place import (
     TOTAL_ANY,
     best_shared_device,
@@ -50,16 +62,11 @@ from clearway.engine.tables import (
     CLASS_MODELS,
     CLASS_SHARE,
     DEVICE_POOL,
-    LEVEL_BLOCK,
-    LEVEL_LEAF,
     LEVEL_NODE,
     LEVEL_NVLINK,
     LEVEL_SITE,
-    NODE_BLOCK,
     NODE_CPU_FREE,
-    NODE_LEAF,
     NODE_MEM_FREE,
-    NODE_NVLINK,
     NODE_POOL_BEGIN,
     NONE,
     POOL_DEVICE_BEGIN,
@@ -72,7 +79,10 @@ from clearway.engine.tables import (
     POOL_SIZE,
     POOL_SPEED_PPM,
 )
-from clearway.model.units import DEVICES_PER_MODEL_MAX, FOREVER_MS
+from clearway.model.units import (
+    DEVICES_PER_MODEL_MAX,
+    FOREVER_MS,
+)
 
 # Places in the array of weights that a policy's `Placement` becomes.
 WEIGHT_PACK: Final = 0
@@ -195,21 +205,6 @@ def mean_device_load(box: Box) -> float:
     return total / max(count, 1)
 
 
-@compiled_inline
-def domain_of(box: Box, level: int, pool: int) -> int:
-    """Id of the pool's domain at a level."""
-    node = box.pools[POOL_NODE, pool]
-    if level == LEVEL_NODE:
-        return node
-    if level == LEVEL_NVLINK:
-        return box.nodes[NODE_NVLINK, node]
-    if level == LEVEL_LEAF:
-        return box.nodes[NODE_LEAF, node]
-    if level == LEVEL_BLOCK:
-        return box.nodes[NODE_BLOCK, node]
-    return 0
-
-
 @compiled_inside
 def tightest_pool(box: Box, cls: int, end_ms: int, needed: int) -> int:
     """`best_pool` where only packing counts: the pool with the fewest free devices that takes the replica. The loop is
@@ -327,122 +322,6 @@ def fill_capacity(box: Box, cls: int, end_ms: int, most: int, model: int) -> int
         box.work[WORK_CAPACITY, pool] = count
         total += count
     return total
-
-
-@compiled_inline
-def level_of_step(step: int) -> int:
-    """Levels in order of size: node, NVLink domain (of several nodes), leaf, block, site for steps from LEVEL_NODE."""
-    if step == LEVEL_NODE:
-        return LEVEL_NODE
-    return LEVEL_NVLINK if step == LEVEL_NODE + 1 else step - 1
-
-
-@compiled_inline
-def is_level_used(box: Box, level: int, widest: int) -> bool:
-    """Whether looking at a level can find what narrower ones did not: some domain of it holds several nodes."""
-    if level == LEVEL_NVLINK and widest == LEVEL_NODE:
-        return False
-    return level in (LEVEL_NODE, LEVEL_SITE) or (box.meta[META_LEVELS] >> level) & 1 == 1
-
-
-@compiled_inside
-def smallest_domain(box: Box, replicas: int, level: int) -> int:
-    """The domain of a level with the least capacity that still holds the gang; NONE if none does."""
-    if level == LEVEL_SITE or (level == LEVEL_NODE and box.meta[META_MANY_POOLS] == 0):
-        return smallest_in_one_pass(box, replicas, level)
-    for node in range(box.meta[META_NODES]):
-        box.work[WORK_DOMAIN, node] = 0
-    for pool in range(box.meta[META_POOLS]):
-        count = box.work[WORK_CAPACITY, pool]
-        if count > 0:
-            domain = domain_of(box, level, pool)
-            if domain != NONE:
-                box.work[WORK_DOMAIN, domain] += count
-    best = NONE
-    for domain in range(box.meta[META_NODES]):
-        count = box.work[WORK_DOMAIN, domain]
-        if count >= replicas and (best == NONE or count < box.work[WORK_DOMAIN, best]):
-            best = domain
-    return best
-
-
-@compiled_inside
-def smallest_in_one_pass(box: Box, replicas: int, level: int) -> int:
-    """`smallest_domain` where the site is all there is, or each pool is a node of its own: nothing need be added up."""
-    total = 0
-    best = NONE
-    best_count = 0
-    for pool in range(box.meta[META_POOLS]):
-        count = box.work[WORK_CAPACITY, pool]
-        total += count
-        if count >= replicas and (best == NONE or count < best_count):
-            best = pool
-            best_count = count
-    if level == LEVEL_SITE:
-        return 0 if total >= replicas else NONE
-    return NONE if best == NONE else box.pools[POOL_NODE, best]
-
-
-@compiled_inside
-def keep_domain(box: Box, level: int, domain: int) -> None:
-    """Zero the capacity of pools outside the domain."""
-    if level == LEVEL_SITE:
-        return
-    for pool in range(box.meta[META_POOLS]):
-        if box.work[WORK_CAPACITY, pool] > 0 and domain_of(box, level, pool) != domain:
-            box.work[WORK_CAPACITY, pool] = 0
-
-
-@compiled_inside
-def largest_capacity_pool(box: Box, left: int) -> int:
-    """The pool that takes `left` replicas with least to spare, else the one that takes most; NONE if all are empty."""
-    best = NONE
-    best_count = 0
-    for pool in range(box.meta[META_POOLS]):
-        count = box.work[WORK_CAPACITY, pool]
-        tighter = count >= left and (best_count < left or count < best_count)
-        fuller = best_count < left and count > best_count
-        if count > 0 and (tighter or fuller):
-            best = pool
-            best_count = count
-    return best
-
-
-@compiled_inside
-def choose_counts(box: Box, replicas: int) -> None:
-    """Turn the capacities in the work space into how many replicas each pool gets: the fewest nodes, pools in falling
-    capacity, and the tightest pool for what is left.
-
-    One pass per capacity value, not a sort: capacities are small numbers.
-    """
-    top = 0
-    for pool in range(box.meta[META_POOLS]):
-        top = max(top, box.work[WORK_CAPACITY, pool])
-        box.work[WORK_COUNT, pool] = 0
-    left = replicas
-    while left > 0:
-        if left <= top:
-            pool = largest_capacity_pool(box, left)
-            left -= choose_pool(box, pool, left)
-            continue
-        below = 0
-        for pool in range(box.meta[META_POOLS]):
-            count = box.work[WORK_CAPACITY, pool]
-            if count == top and left >= top:
-                left -= choose_pool(box, pool, top)
-            elif count < top:
-                below = max(below, count)
-        if left >= top:
-            top = below
-
-
-@compiled_inline
-def choose_pool(box: Box, pool: int, most: int) -> int:
-    """Give the pool as many of `most` replicas as it has capacity for, which is then used up; returns how many."""
-    count = min(most, box.work[WORK_CAPACITY, pool])
-    box.work[WORK_COUNT, pool] = count
-    box.work[WORK_CAPACITY, pool] = 0
-    return count
 
 
 @compiled_inside

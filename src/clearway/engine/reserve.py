@@ -34,15 +34,8 @@ from clearway.engine.box import (
     Box,
 )
 from clearway.engine.compiled import compiled_inline, compiled_inside
-from clearway.engine.gang import (
-    choose_counts,
-    find_least,
-    is_level_used,
-    keep_domain,
-    least_capacity,
-    level_of_step,
-    smallest_domain,
-)
+from clearway.engine.domains import choose_counts, is_level_used, keep_domain, level_of_step, smallest_domain
+from clearway.engine.gang import find_least, least_capacity
 from clearway.engine.hold import add_running, class_milli, drop_links, new_link, remove_running
 from clearway.engine.place import pool_suits
 from clearway.engine.tables import (
