@@ -60,9 +60,10 @@ pictures: setup ## draw docs/pictures/overview.png, which README shows, anew
 	@$(BIN)/python scripts/render_pictures.py
 
 lock: setup ## resolve the dependencies anew into requirements.lock
-	@CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --extra twin --extra dev --extra bench \
-	  --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links \
-	  --no-emit-trusted-host --output-file requirements.lock pyproject.toml
+	@CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade \
+	  --extra twin --extra live --extra nvidia --extra postgresql --extra mariadb --extra redis --extra kubernetes \
+	  --extra dev --extra bench --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
+	  --no-emit-find-links --no-emit-trusted-host --output-file requirements.lock pyproject.toml
 
 clean: ## remove what the tasks made, the virtual environment and compiled code included
 	@rm -rf .venv out build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -23,10 +23,14 @@ class NodeAdded:
 
 @dataclass(frozen=True, slots=True)
 class NodeDown:
-    """A node failed, or left. Nothing starts on it; the backend reports its jobs' fate by `JobStopped`."""
+    """A node failed, or left. Nothing starts on it; the backend reports its jobs' fate by `JobStopped`.
+
+    reason: what was seen, for people; "" = unknown.
+    """
 
     at_ms: int
     node: NodeName
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +43,21 @@ class NodeUp:
 
 @dataclass(frozen=True, slots=True)
 class NodeDrained:
-    """An operator asked that nothing new start on a node; what runs there goes on."""
+    """An operator, or a driver that saw a node fail, asked that nothing new start on it; what runs there goes on."""
 
     at_ms: int
     node: NodeName
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceDown:
-    """One device failed. device: index within the node."""
+    """One device failed, or is held by what is not ours. device: index within the node. reason: what was seen."""
 
     at_ms: int
     node: NodeName
     device: int
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +103,11 @@ class JobCancelled:
 
 @dataclass(frozen=True, slots=True)
 class JobHeld:
-    """A job must not start until released."""
+    """A job must not start until released. reason: "" = its user wants it so."""
 
     at_ms: int
     job: JobId
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,23 +138,32 @@ class CheckpointSaved:
 
 @dataclass(frozen=True, slots=True)
 class JobFinished:
-    """The job ended by itself, by its limit, or by cancellation; its devices are free."""
+    """The job ended by itself, by its limit, or by cancellation; its devices are free.
+
+    exit_code, signal: of its first replica that did not end well, as wait(2) gives them; 0 and 0 otherwise.
+    """
 
     at_ms: int
     job: JobId
     generation: int
     outcome: Outcome
+    exit_code: int = 0
+    signal: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class JobStopped:
-    """The job left its devices without having ended, and waits again. saved_ms: reference run time that is safe."""
+    """The job left its devices without having ended, and waits again. saved_ms: reference run time that is safe.
+
+    reason: what was seen, for people, where the cause alone does not say it.
+    """
 
     at_ms: int
     job: JobId
     generation: int
     cause: StopCause
     saved_ms: int = 0
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

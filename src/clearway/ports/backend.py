@@ -21,11 +21,17 @@ What every backend keeps to:
   seen is ignored, as is a stop of what is gone or of an older generation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from clearway.model.allocation import Allocation
+from clearway.model.cluster import NodeSpec
 from clearway.model.events import Event
+from clearway.model.ids import JobId, NodeName
+from clearway.model.jobs import JobSpec
 from clearway.model.plan import Cap, Migrate, Resize, Start, Stop, Suspend
+from clearway.model.runs import RunSpec
 
 BackendCommand = Start | Stop | Suspend | Resize | Migrate | Cap
 
@@ -39,4 +45,52 @@ class Backend(Protocol):
 
     def observe(self, now_ms: int) -> Sequence[Event]:
         """What happened up to `now_ms` and was not yet reported, in the order in which it must be applied."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """What the journal says a job holds when a control plane starts again.
+
+    is_started: JobStarted of this generation was journaled. is_suspended: it was frozen and holds no devices.
+    """
+
+    job: JobId
+    generation: int
+    allocation: Allocation
+    is_started: bool
+    is_suspended: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What a real backend may ask of its driver; every function is for the driver's own thread.
+
+    launch: what a job is and how it is run. locate: an allocation as (node, device indices within the node) of each
+    replica, in order. wake: call it, from any thread, when `observe` has something to report.
+    """
+
+    launch: Callable[[JobId], tuple[JobSpec, RunSpec]]
+    locate: Callable[[Allocation], tuple[tuple[NodeName, tuple[int, ...]], ...]]
+    wake: Callable[[], None]
+
+
+class LiveBackend(Backend, Protocol):
+    """A backend of real machines: it outlives its driver, and is found again by the next one.
+
+    A driver calls `nodes` first, then `connect` once, then `perform` and `observe`. After `connect` the driver performs
+    again what the journal asked for and the reports do not answer: commands are idempotent.
+    """
+
+    def nodes(self) -> tuple[NodeSpec, ...]:
+        """The nodes as they are now, in a fixed order."""
+        ...
+
+    def connect(self, now_ms: int, holdings: Sequence[Holding], world: World) -> Sequence[Event]:
+        """Find again what runs. Reports what became of each of `holdings` while nobody looked; no event = it is as the
+        journal says. What runs and is in none of them, or under an older generation, is ended."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the machines without touching what runs there."""
         ...

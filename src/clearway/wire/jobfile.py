@@ -22,13 +22,14 @@ from clearway.model.jobs import (
     Network,
     Request,
 )
+from clearway.model.runs import RunSpec
 from clearway.wire.dependencies import DependencyRequest
 from clearway.wire.documents import Document, Place, parse_document, validate_document
 from clearway.wire.jobmodel import JobModel, JobsModel, NetworkModel, ResourcesModel
 from clearway.wire.moments import render_moment
 from clearway.wire.problems import Problem, raise_problems, suggest_name
 from clearway.wire.schema import render_place
-from clearway.wire.submission import ParsedSubmission, RunSpec
+from clearway.wire.submission import ParsedSubmission
 from clearway.wire.units import describe_time, render_kubernetes_cpu, render_memory
 
 JOBS_MAX: Final = 100_000

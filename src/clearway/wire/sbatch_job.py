@@ -11,12 +11,13 @@ from typing import Any
 
 from clearway.model.ids import DEFAULT_QUEUE, ROOT_TENANT, JobId, QueueName, TenantName
 from clearway.model.jobs import ArrayMember, Dependency, DomainLevel, JobSpec, Network, Request
+from clearway.model.runs import Launch, RunSpec
 from clearway.model.units import MILLI
 from clearway.wire.moments import render_moment
 from clearway.wire.problems import ParseError
 from clearway.wire.ranges import ArrayTasks
 from clearway.wire.slurm_values import Export
-from clearway.wire.submission import Launch, ParsedSubmission, RunSpec
+from clearway.wire.submission import ParsedSubmission
 from clearway.wire.units import DeviceRequest, describe_time, render_memory, round_up_to_minutes
 
 

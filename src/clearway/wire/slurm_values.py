@@ -5,9 +5,9 @@ import signal
 from dataclasses import dataclass
 from typing import Final
 
+from clearway.model.runs import LimitSignal
 from clearway.model.units import SECOND_MS
 from clearway.wire.problems import ParseError
-from clearway.wire.submission import LimitSignal
 from clearway.wire.units import DeviceRequest, parse_count, parse_slurm_time
 
 SIGNAL_BEFORE_DEFAULT_MS: Final = 60 * SECOND_MS

@@ -1,54 +1,9 @@
 """What a submitted file became: jobs for the kernel, and for each what a backend needs to run it."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from clearway.model.jobs import JobSpec
-
-
-class Launch(StrEnum):
-    """Where the script runs: in every replica (job files), or in the first, which starts the rest (`#SBATCH`)."""
-
-    EVERY_REPLICA = "every_replica"
-    FIRST_REPLICA = "first_replica"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitSignal:
-    """Signal to send before the time limit. before_ms: how long before. shell_only: not to the steps (`B:`)."""
-
-    signal: str
-    before_ms: int
-    shell_only: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSpec:
-    """How to run a job, for backends; the kernel never sees it.
-
-    script: shell text; a `#!` in its first line names the interpreter. setup: shell text run once per node before it.
-    environment: (name, value) pairs. inherits_environment: whether the submitter's variables come along; if not, those
-    of `inherited_names` still do. input, output, error: file patterns as Slurm's (`%j`, `%A_%a`); empty = default.
-    append: output files are extended, not replaced. image: container image; empty = none. tasks_per_replica: processes
-    that the script means to start in each replica. nodes, nodes_excluded: node names asked for, and ruled out.
-    """
-
-    script: str
-    setup: str = ""
-    launch: Launch = Launch.EVERY_REPLICA
-    workdir: str = ""
-    image: str = ""
-    environment: tuple[tuple[str, str], ...] = ()
-    inherits_environment: bool = True
-    inherited_names: tuple[str, ...] = ()
-    input: str = ""
-    output: str = ""
-    error: str = ""
-    append: bool = False
-    limit_signal: LimitSignal | None = None
-    tasks_per_replica: int = 1
-    nodes: tuple[str, ...] = ()
-    nodes_excluded: tuple[str, ...] = ()
+from clearway.model.runs import RunSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,9 +18,9 @@ from clearway.model.jobs import (
     Network,
     Request,
 )
+from clearway.model.runs import Launch
 from clearway.model.units import DAY_MS, GIB, HOUR_MS, MINUTE_MS
 from clearway.wire.jobfile import parse_job_file
-from clearway.wire.submission import Launch
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
 

@@ -4,9 +4,9 @@ import pytest
 
 from clearway.model.errors import InputError
 from clearway.model.jobs import Dependency, DependencyKind, DomainLevel, JobSpec, Network, Request
+from clearway.model.runs import Launch, LimitSignal
 from clearway.model.units import DAY_MS, GIB, HOUR_MS, KIB, MIB, MINUTE_MS
 from clearway.wire.sbatch import parse_sbatch
-from clearway.wire.submission import Launch, LimitSignal
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
 

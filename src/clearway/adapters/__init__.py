@@ -1,0 +1,1 @@
+"""Translators to what really exists: processes of this machine, databases, cluster managers."""

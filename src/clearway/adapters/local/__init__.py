@@ -1,0 +1,1 @@
+"""Runs jobs as processes of this machine."""

@@ -1,0 +1,1 @@
+"""The journal and the rows made from it, in a relational database."""

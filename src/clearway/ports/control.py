@@ -1,0 +1,108 @@
+"""What a server needs of the control plane that it speaks for.
+
+Requests are taken by any thread and answered by futures: an answer means that what it says is on disk. Refusals are
+exceptions of the future: InputError (the caller can correct it), StorageError (nothing is taken now; try again later).
+Whether the caller may do what he asks is the server's business, and was decided before.
+"""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from clearway.model.cluster import QueueSpec, TenantSpec
+from clearway.model.ids import JobId, NodeName
+from clearway.model.jobs import JobSpec
+from clearway.model.plan import Explanation, Plan
+from clearway.model.runs import RunSpec
+from clearway.ports.views import ClusterView, JobView
+
+PROVISIONAL_ID: Final = 1 << 62
+"""Jobs are parsed with numbers from here on; the control plane gives the real ones when it accepts them, and changes
+the numbers by which the jobs of one submission name one another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """Jobs numbered from PROVISIONAL_ID, and how to run each. actor: the user in whose name it is submitted.
+
+    key: chosen by the client; a second submission with the key of an accepted one is answered with the same jobs.
+    "" = none.
+    """
+
+    jobs: tuple[JobSpec, ...]
+    runs: tuple[RunSpec, ...]
+    actor: str
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """Something changed, for live views. seq: its number, rising. kind: such as `job`, `node`, `plan`. data: JSON."""
+
+    seq: int
+    at_ms: int
+    kind: str
+    tenant: str
+    data: Mapping[str, object]
+
+
+class Control(Protocol):
+    """The running control plane."""
+
+    def submit(self, submission: Submission) -> "Future[tuple[JobId, ...]]":
+        """Accept all the jobs or none; the answer is their numbers, in order."""
+        ...
+
+    def cancel(self, jobs: tuple[JobId, ...], *, actor: str) -> "Future[tuple[JobId, ...]]":
+        """Take jobs back, running or not; the answer is those that had not ended yet."""
+        ...
+
+    def hold(self, jobs: tuple[JobId, ...], *, actor: str) -> "Future[tuple[JobId, ...]]":
+        """Waiting jobs must not start until released."""
+        ...
+
+    def release(self, jobs: tuple[JobId, ...], *, actor: str) -> "Future[tuple[JobId, ...]]":
+        """Held jobs may start again."""
+        ...
+
+    def requeue(self, jobs: tuple[JobId, ...], *, actor: str) -> "Future[tuple[JobId, ...]]":
+        """Running jobs leave their devices and wait again."""
+        ...
+
+    def drain(self, node: NodeName, *, reason: str, actor: str) -> "Future[None]":
+        """Nothing new starts on the node. Raises InputError for an unknown one."""
+        ...
+
+    def undrain(self, node: NodeName, *, actor: str) -> "Future[None]":
+        """The node may be used again."""
+        ...
+
+    def set_site(self, queues: tuple[QueueSpec, ...], tenants: tuple[TenantSpec, ...], *, actor: str) -> "Future[None]":
+        """Make or change queues and tenants, without a restart."""
+        ...
+
+    def explain(self, job: JobId) -> "Future[Explanation]":
+        """All the reasons why a job waits. Raises InputError for one that is unknown or has ended."""
+        ...
+
+    def job(self, job: JobId) -> JobView | None:
+        """The job as it is now; None = unknown. At once, from memory for jobs that have not ended."""
+        ...
+
+    def cluster(self) -> ClusterView:
+        """The cluster as it is now. At once."""
+        ...
+
+    def plans(self) -> tuple[tuple[int, Plan], ...]:
+        """The last plans that moved anything, oldest first, each with its time."""
+        ...
+
+    def subscribe(self, take: Callable[[Notice], None]) -> Callable[[], None]:
+        """Have `take` called, from the control plane's thread, for each notice; returns what ends it."""
+        ...
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether recovery is over and submits are taken."""
+        ...
