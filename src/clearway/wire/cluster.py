@@ -184,7 +184,11 @@ def parse_cluster_file(text: str, *, source: str) -> ClusterSpec:
 
 
 def _read_cluster(document: Document) -> ClusterSpec:
-    model = validate_document(document, ClusterModel, synonyms=SYNONYMS)
+    return make_cluster(validate_document(document, ClusterModel, synonyms=SYNONYMS))
+
+
+def make_cluster(model: ClusterModel) -> ClusterSpec:
+    """The cluster of a file that was read."""
     nodes: list[NodeSpec] = []
     for group in model.nodes:
         nodes.extend(_make_nodes(group, model.topology, len(nodes)))

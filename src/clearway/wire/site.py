@@ -88,7 +88,7 @@ class SiteModel(Schema):
 
     @pydantic.model_validator(mode="after")
     def _check_queues(self) -> Self:
-        names = _check_unique("queues", [queue.name for queue in self.queues])
+        names = check_unique("queues", [queue.name for queue in self.queues])
         for index, queue in enumerate(self.queues):
             for other in queue.preempts:
                 if other not in names:
@@ -100,7 +100,7 @@ class SiteModel(Schema):
 
     @pydantic.model_validator(mode="after")
     def _check_tenants(self) -> Self:
-        names = _check_unique("tenants", [tenant.name for tenant in self.tenants])
+        names = check_unique("tenants", [tenant.name for tenant in self.tenants])
         for index, tenant in enumerate(self.tenants):
             if tenant.parent is not None and tenant.parent not in names and tenant.parent != ROOT_TENANT:
                 hint = suggest_name(tenant.parent, names) or "leave it out for a tenant at the top"
@@ -129,14 +129,18 @@ def parse_site_file(text: str, *, source: str) -> Site:
 
 
 def _read_site(document: Document) -> Site:
-    model = validate_document(document, SiteModel, synonyms=SYNONYMS)
+    return make_site(validate_document(document, SiteModel, synonyms=SYNONYMS))
+
+
+def make_site(model: SiteModel) -> Site:
+    """Queues and tenants of a file that was read."""
     return Site(
         queues=tuple(_make_queue(queue) for queue in model.queues),
         tenants=_order_tenants([_make_tenant(tenant) for tenant in model.tenants]),
     )
 
 
-def _check_unique(field: str, names: list[str]) -> dict[str, int]:
+def check_unique(field: str, names: list[str]) -> dict[str, int]:
     """Place of each name; a name that comes twice is a ParseError."""
     places: dict[str, int] = {}
     for index, name in enumerate(names):

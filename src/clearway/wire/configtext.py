@@ -1,0 +1,111 @@
+"""A configuration as people read it: what is in force, without secrets, and an example to start from."""
+
+import re
+from typing import Any, Final
+
+from clearway.model.cluster import QueueSpec, TenantSpec
+from clearway.model.units import MILLI
+from clearway.wire.config import Config
+from clearway.wire.units import render_duration
+
+_PASSWORD: Final = re.compile(r"(?<=://)([^:/@\s]*):[^@\s]*@")
+
+EXAMPLE: Final = """\
+# Configuration of Clearway. Everything may be left out; what stands here after `#` is the default.
+# `clearway config check FILE` finds mistakes, `clearway config show` prints what is in force.
+# Queues, tenants and the policy are taken over without a restart by `clearway config reload` or SIGHUP.
+
+# state_dir: ~/.local/state/clearway      # journal, tokens, output of jobs without a directory of their own
+# listen: 127.0.0.1:7420                  # a public address needs `tls`
+# tls: {certificate: /etc/clearway/cert.pem, key: /etc/clearway/key.pem}
+# database_url: sqlite in state_dir       # or postgresql+psycopg://..., mariadb+pymysql://...
+# redis_url: none
+
+# policy: clearway                        # a name of `clearway policies`, a policy file, or its settings right here
+
+# devices: auto                           # GPUs by NVML, else one virtual device per CPU; 8 or V100:8 = virtual ones
+# cluster: 2x8:V100                       # or several virtual nodes; also `{nodes: [...]}` as in a cluster file
+
+queues:
+  - {name: debug, priority: 50, job_gpus_max: 1, time_limit_max: 30m}
+  - {name: production, time_limit_default: 1d}
+  - {name: urgent, priority: 100, preempts: [production, debug]}
+
+tenants:
+  - {name: vision, weight: 2}
+  - {name: language, weight: 1}
+
+users:                                    # whom to expect; tokens are made by `clearway users add NAME`
+  - {name: ada, tenant: vision, role: user}
+  - {name: grace, tenant: language, role: tenant_admin}
+# default_tenant: root                    # of users that are not listed
+
+# kill_wait: 30s                          # between SIGTERM and SIGKILL at a time limit or a cancel
+# grace: 30s                              # to save before a preemption, for jobs that do not say
+# retries: 3                              # failed starts before a job is held
+# warm_runners: 0                         # interpreters kept ready for tasks
+# log_level: info
+"""
+
+
+def describe_config(config: Config) -> dict[str, Any]:
+    """Every setting as plain data, in the words of the file. Passwords in URLs are masked."""
+    cluster: Any = "none"
+    if config.cluster is not None:
+        nodes = config.cluster.nodes
+        cluster = {"nodes": len(nodes), "devices": config.cluster.device_count}
+    devices = config.devices
+    return {
+        "state_dir": str(config.state_dir) if config.state_dir else "default",
+        "listen": config.listen,
+        "tls": {"certificate": str(config.tls[0]), "key": str(config.tls[1])} if config.tls else "none",
+        "database_url": mask_url(config.database_url) or "sqlite in state_dir",
+        "redis_url": mask_url(config.redis_url) or "none",
+        "policy": config.policy,
+        "devices": "auto" if devices is None else f"{devices.model + ':' if devices.model else ''}{devices.count}",
+        "cluster": cluster,
+        "queues": [_describe_queue(queue) for queue in config.site.queues],
+        "tenants": [_describe_tenant(tenant) for tenant in config.site.tenants],
+        "users": [{"name": user.name, "tenant": user.tenant, "role": user.role} for user in config.users],
+        "default_tenant": config.default_tenant,
+        "kill_wait": render_duration(config.kill_wait_ms),
+        "grace": render_duration(config.grace_ms),
+        "retries": config.retries,
+        "warm_runners": config.warm_runners,
+        "log_level": config.log_level,
+    }
+
+
+def mask_url(url: str | None) -> str:
+    """The URL with `***` for a password; "" for None."""
+    return _PASSWORD.sub(r"\1:***@", url) if url else ""
+
+
+def _describe_queue(queue: QueueSpec) -> dict[str, Any]:
+    described: dict[str, Any] = {"name": queue.name, "priority": queue.priority}
+    for key, milli in (("gpus_max", queue.devices_max_milli), ("job_gpus_max", queue.job_devices_max_milli)):
+        if milli is not None:
+            described[key] = milli / MILLI
+    if queue.running_max is not None:
+        described["running_max"] = queue.running_max
+    for key, time_ms in (("time_limit_max", queue.limit_max_ms), ("time_limit_default", queue.limit_default_ms)):
+        if time_ms is not None:
+            described[key] = render_duration(time_ms)
+    if queue.preempts:
+        described["preempts"] = list(queue.preempts)
+    return described
+
+
+def _describe_tenant(tenant: TenantSpec) -> dict[str, Any]:
+    described: dict[str, Any] = {"name": tenant.name, "weight": tenant.weight}
+    if tenant.parent is not None:
+        described["parent"] = tenant.parent
+    if tenant.quota is not None:
+        quota = tenant.quota
+        amounts = (
+            ("guaranteed", quota.guaranteed_milli),
+            ("borrow_max", quota.borrow_max_milli),
+            ("lend_max", quota.lend_max_milli),
+        )
+        described.update({key: milli / MILLI for key, milli in amounts if milli is not None})
+    return described
