@@ -75,7 +75,7 @@ class World:
     wake: Callable[[], None]
 
 
-class LiveBackend(Backend, Protocol):
+class LastingBackend(Backend, Protocol):
     """A backend of real machines: it outlives its driver, and is found again by the next one.
 
     A driver calls `nodes` first, then `connect` once, then `perform` and `observe`. After `connect` the driver performs

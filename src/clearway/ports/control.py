@@ -38,7 +38,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """Something changed, for live views. seq: its number, rising. kind: such as `job`, `node`, `plan`. data: JSON."""
+    """Something changed, for views that follow it. seq: its number, rising. kind: such as `job`, `node`, `plan`. data: JSON."""
 
     seq: int
     at_ms: int
