@@ -1,1 +1,26 @@
-"""A typed client of the server."""
+"""A typed client of the server: `Client(url, token)`. Light: importing it loads neither numpy nor pydantic."""
+
+from clearway.client.client import Client, Stream
+from clearway.client.errors import (
+    ApiError,
+    ForbiddenError,
+    MisunderstoodError,
+    NotFoundError,
+    RefusedError,
+    UnauthorizedError,
+    UnavailableError,
+    UnreachableError,
+)
+
+__all__ = [
+    "ApiError",
+    "Client",
+    "ForbiddenError",
+    "MisunderstoodError",
+    "NotFoundError",
+    "RefusedError",
+    "Stream",
+    "UnauthorizedError",
+    "UnavailableError",
+    "UnreachableError",
+]
