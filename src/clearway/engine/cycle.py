@@ -18,6 +18,7 @@ from clearway.engine.claims import is_claim_ready
 from clearway.engine.dominant import rows_in_turn
 from clearway.engine.gang import WEIGHTS
 from clearway.engine.improve import improve_plan, touches_running
+from clearway.engine.lifecycle import HOLDING
 from clearway.engine.limits import headroom_milli, within_limits
 from clearway.engine.policy import Placement
 from clearway.engine.reasons import REASONS
@@ -56,7 +57,7 @@ from clearway.engine.tables import JOB_CLASS, JOB_PROTECTED_MS, JOB_REASON, NONE
 from clearway.engine.trial import Trial
 from clearway.engine.view import jobs_view
 from clearway.model.allocation import Allocation
-from clearway.model.jobs import JobKind
+from clearway.model.jobs import JobKind, StopCause
 from clearway.model.plan import Move, Plan, ReasonCode, Start, Stop
 from clearway.model.units import FOREVER_MS
 
@@ -200,15 +201,17 @@ class Planner:
         return int(until.min()) if len(until) else FOREVER_MS
 
     def _stop_cancelled(self, moves: list[Move]) -> None:
-        """Tell jobs to stop whose users took them back."""
+        """Tell jobs to stop whose users took them back, for good, or want them to wait again."""
         state = self.state
-        for job in state.to_stop:
+        for job in dict.fromkeys(state.to_stop):
             record = state.jobs.get(job)
             if record is None or record.phase == PHASE_STOPPING:
                 continue
+            if not (record.cancelled or record.phase in HOLDING):
+                continue
             checkpoint = record.spec.checkpoint
             grace_ms = 0 if checkpoint is None else checkpoint.grace_ms
-            moves.append(Stop(job, record.generation, grace_ms, None))
+            moves.append(Stop(job, record.generation, grace_ms, None if record.cancelled else StopCause.REQUEUED))
         state.to_stop.clear()
 
     def _start_claimants(self, moves: list[Move]) -> None:
@@ -230,14 +233,8 @@ class Planner:
     def _order(self) -> IntArray | None:
         """Give fresh jobs their place. Returns their rows in order if looking at these is enough, None for all."""
         state = self.state
-        before = first = state.order.count
-        rows = EMPTY
-        if state.fresh:
-            rows = np.array(state.fresh, dtype=np.int64)
-            if not state.policy.order.by_arrival:
-                state.order.set_keys(rows, state.policy.order.keys(jobs_view(state, rows)))
-            first = min(first, state.order.insert_all(state.fresh))
-            state.fresh.clear()
+        before = state.order.count
+        rows, first = self.place_fresh()
         if self._order_is_due():
             waiting = state.order.waiting()
             state.order.set_keys(waiting, state.policy.order.keys(jobs_view(state, waiting)))
@@ -249,6 +246,20 @@ class Planner:
         if first == before:  # all came last: in the order they stand behind one another
             return state.order.rows[before : state.order.count]
         return rows if len(rows) < 2 else rows[np.lexsort(state.order.sort[::-1, rows])]
+
+    def place_fresh(self) -> tuple[IntArray, int]:
+        """Give the jobs that have none their place in the order; returns their rows, and the first of all places that
+        changed (the end of the order where none did)."""
+        state = self.state
+        first = state.order.count
+        if not state.fresh:
+            return EMPTY, first
+        rows = np.array(state.fresh, dtype=np.int64)
+        if not state.policy.order.by_arrival:
+            state.order.set_keys(rows, state.policy.order.keys(jobs_view(state, rows)))
+        first = min(first, state.order.insert_all(state.fresh))
+        state.fresh.clear()
+        return rows, first
 
     def _is_enough(self, first: int, before: int) -> bool:
         """Whether looking at the fresh rows alone decides the same as looking at all."""

@@ -43,6 +43,7 @@ from clearway.model.events import (
     JobFinished,
     JobHeld,
     JobReleased,
+    JobRequeued,
     JobResized,
     JobStarted,
     JobStopped,
@@ -76,6 +77,7 @@ class Lifecycle:
         self.handlers: dict[type, Callable[..., None]] = {
             JobSubmitted: self.on_submitted,
             JobCancelled: self.on_cancelled,
+            JobRequeued: self.on_requeued,
             JobHeld: self.on_held,
             JobReleased: self.on_released,
             JobStarted: self.on_started,
@@ -234,6 +236,12 @@ class Lifecycle:
             self.state.to_stop.append(event.job)
         else:
             self._forget(record, Outcome.CANCELLED)
+
+    def on_requeued(self, event: JobRequeued) -> None:
+        """A job that holds devices will be told to leave by the next plan, and waits again; others do already."""
+        record = self.state.jobs.get(event.job)
+        if record is not None and record.phase in (PHASE_STARTING, PHASE_RUNNING):
+            self.state.to_stop.append(event.job)
 
     def _stop_frozen(self, record: JobRecord) -> None:
         """A frozen job was cancelled: it never starts again, and stays until the backend says that it ended."""
@@ -400,6 +408,8 @@ class Lifecycle:
 
     def accept_stop(self, move: Stop) -> None:
         """The job is told to leave; it holds its devices until the backend says that it left."""
+        if move.job in self.state.to_stop:  # only where plans are read from a journal: who decides has cleared it
+            self.state.to_stop.remove(move.job)
         self._begin_stop(self.state.jobs[move.job])
 
     def accept_suspend(self, move: Suspend) -> None:

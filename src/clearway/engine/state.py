@@ -56,6 +56,7 @@ from clearway.engine.typical import TypicalClasses
 from clearway.model.allocation import Allocation
 from clearway.model.events import (
     Batch,
+    ControlStarted,
     DemandForecast,
     DeviceDown,
     DeviceUp,
@@ -64,7 +65,9 @@ from clearway.model.events import (
     NodeDown,
     NodeDrained,
     NodeUp,
+    PowerBudgetSet,
     QueueSet,
+    SubmissionAccepted,
     TenantSet,
     TimerFired,
 )
@@ -75,10 +78,11 @@ from clearway.model.plan import Reserve
 class ClusterState:
     """The box. Public attributes are for reading; only `apply` changes them.
 
-    jobs: those that have not ended, by id. claims: devices kept for waiting jobs, by job row. version: number of
-    applied events. fresh: rows of waiting jobs that have no place in `order` yet. capacity_grew: something was given
-    back, or came up, since the last decision, so that jobs that could not start then may start now. waiting_changed:
-    a waiting job came to be blocked by what another did, so that those behind it may be looked at.
+    jobs: those that have not ended, by id. claims: devices kept for waiting jobs, by job row. caps: watts of each
+    device of a node, by node index, where they are limited. version: number of applied events. fresh: rows of waiting
+    jobs that have no place in `order` yet. capacity_grew: something was given back, or came up, since the last
+    decision, so that jobs that could not start then may start now. waiting_changed: a waiting job came to be blocked by
+    what another did, so that those behind it may be looked at.
     """
 
     def __init__(self, policy: Policy, run_times: RunTimes | None = None) -> None:
@@ -94,6 +98,7 @@ class ClusterState:
         self.by_row: dict[int, JobRecord] = {}
         self.claims: dict[int, Claim] = {}
         self.caps: dict[int, int] = {}
+        self.power_budget_watts: int | None = None
         self.fresh: list[int] = []
         self.to_stop: list[JobId] = []
         # Only a policy that plans by predictions pays for learning from every job that ends.
@@ -130,7 +135,10 @@ class ClusterState:
             QueueSet: self._on_queue_set,
             TenantSet: self._on_tenant_set,
             DemandForecast: self._on_forecast,
-            TimerFired: self._on_timer,
+            PowerBudgetSet: self._on_power_budget,
+            TimerFired: self._on_nothing,
+            SubmissionAccepted: self._on_nothing,
+            ControlStarted: self._on_nothing,
             **self._lifecycle.handlers,
         }
 
@@ -213,8 +221,12 @@ class ClusterState:
         self.forecast_until_ms = event.until_ms
         self.capacity_grew = True
 
-    def _on_timer(self, event: TimerFired) -> None:
-        """Time itself is taken from the event by `apply`."""
+    def _on_power_budget(self, event: PowerBudgetSet) -> None:
+        self.power_budget_watts = event.watts
+        self.capacity_grew = True
+
+    def _on_nothing(self, event: TimerFired | SubmissionAccepted | ControlStarted) -> None:
+        """Time itself is taken from the event by `apply`; the rest of it is for drivers."""
 
     # --- claims ------------------------------------------------------------------------------------------------------
 

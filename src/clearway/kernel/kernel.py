@@ -23,6 +23,7 @@ class Kernel:
     """One decision engine over one state box.
 
     policy: all settings. state: for reading only. plan: the last plan that was made. cycles: plans made so far.
+    accepted: the plans that the last call of `handle` accepted, in order, for who keeps a journal.
     """
 
     def __init__(self, policy: Policy, run_times: RunTimes | None = None) -> None:
@@ -30,6 +31,7 @@ class Kernel:
         self.state = ClusterState(policy, run_times)
         self.plan = Plan(0)
         self.cycles = 0
+        self.accepted: list[PlanAccepted] = []
         self._planner = Planner(self.state)
         self._checker = Checker(self.state)
         self._wake_ms: int | None = None
@@ -39,6 +41,7 @@ class Kernel:
 
         Raises InternalError when the checker refuses the plan: nothing of it is applied, and the state is as before.
         """
+        self.accepted = []
         self.state.apply(event)
         commands: list[Command] = []
         for _ in range(ROUNDS_MAX):
@@ -59,8 +62,18 @@ class Kernel:
         if notes:
             raise InternalError("the checker refused a plan: " + "; ".join(notes))
         self.plan = plan
-        self.state.apply(PlanAccepted(self.state.now_ms, plan))
+        event = PlanAccepted(self.state.now_ms, plan)
+        self.accepted.append(event)
+        self.state.apply(event)
         return [move for move in plan.moves if not isinstance(move, Reserve)]
+
+    def recover(self, event: Event) -> None:
+        """Take in a record of a journal, plans that were accepted included, without deciding anything. After the last
+        one, `handle` decides by the state that the journal tells of; what the planner only remembers is made anew."""
+        if isinstance(event, PlanAccepted):
+            self._planner.place_fresh()
+            self.plan = event.plan
+        self.state.apply(event)
 
     def check(self, plan: Plan) -> tuple[str, ...]:
         """Why the checker would refuse a plan now, one sentence each; empty when it is good. Changes nothing."""

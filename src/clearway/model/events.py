@@ -102,6 +102,14 @@ class JobCancelled:
 
 
 @dataclass(frozen=True, slots=True)
+class JobRequeued:
+    """Somebody wants a running job to leave its devices and wait again."""
+
+    at_ms: int
+    job: JobId
+
+
+@dataclass(frozen=True, slots=True)
 class JobHeld:
     """A job must not start until released. reason: "" = its user wants it so."""
 
@@ -194,10 +202,41 @@ class DemandForecast:
 
 
 @dataclass(frozen=True, slots=True)
+class PowerBudgetSet:
+    """The site says how much its devices may draw together, at the start or anew. None = any amount.
+
+    Nothing is stopped for a budget that what runs exceeds even at its lowest caps: then nothing more starts.
+    """
+
+    at_ms: int
+    watts: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class TimerFired:
     """A `WakeAt` came due."""
 
     at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionAccepted:
+    """Jobs were accepted together under a key of their submitter's; the same key is answered with the same jobs."""
+
+    at_ms: int
+    key: str
+    jobs: tuple[JobId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ControlStarted:
+    """A control plane took over: all that is recorded before was applied, and decisions from here on are its own.
+
+    policy: the name of the policy that it decides by.
+    """
+
+    at_ms: int
+    policy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +266,7 @@ Event = (
     | TenantSet
     | JobSubmitted
     | JobCancelled
+    | JobRequeued
     | JobHeld
     | JobReleased
     | JobStarted
@@ -236,7 +276,10 @@ Event = (
     | JobSuspended
     | JobResized
     | DemandForecast
+    | PowerBudgetSet
     | TimerFired
+    | SubmissionAccepted
+    | ControlStarted
     | PlanAccepted
     | Batch
 )

@@ -222,3 +222,4 @@ class StopCause(StrEnum):
     NODE_FAILED = "node_failed"
     DEVICE_FAILED = "device_failed"
     START_FAILED = "start_failed"
+    REQUEUED = "requeued"

@@ -25,6 +25,7 @@ from clearway.engine.tables import (
     PHASE_STOPPING,
     PHASE_SUSPENDED,
 )
+from clearway.kernel.decisions import render_decision
 from clearway.model.allocation import Allocation, IntArray
 from clearway.model.commands import Command, WakeAt
 from clearway.model.errors import InternalError
@@ -51,7 +52,6 @@ from clearway.model.ids import JobId
 from clearway.model.jobs import Outcome
 from clearway.model.plan import Cap, Migrate, Resize, Start, Stop, Suspend
 from clearway.model.units import MILLI
-from clearway.sim.decisions import render_decision
 from clearway.sim.shadow import Books, Phase, ShadowJob
 from clearway.sim.shadow_rules import find_misplacement, find_reason_to_wait
 

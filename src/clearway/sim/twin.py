@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from clearway.engine.policy import Policy, RuntimeSource
+from clearway.kernel.decisions import DecisionDigest, render_decision
 from clearway.model.cluster import ClusterSpec, QueueSpec, TenantSpec
 from clearway.model.commands import Command, WakeAt
 from clearway.model.errors import InternalError
@@ -36,6 +37,7 @@ from clearway.model.events import (
     NodeAdded,
     NodeDown,
     NodeUp,
+    PowerBudgetSet,
     QueueSet,
     TenantSet,
     TimerFired,
@@ -43,7 +45,6 @@ from clearway.model.events import (
 from clearway.model.ids import ROOT_TENANT, JobId
 from clearway.model.units import FOREVER_MS, MILLI
 from clearway.sim.backend import BackendSettings, SimulatedBackend, job_rows
-from clearway.sim.decisions import DecisionDigest, render_decision
 from clearway.sim.faults import Fault
 from clearway.sim.outages import make_outages
 from clearway.sim.pace import Pace
@@ -209,6 +210,8 @@ class _Twin:
         events: list[Event] = [QueueSet(0, queue) for queue in (*queues, *missing_queues(self.jobs, queues))]
         events += [TenantSet(0, tenant) for tenant in (*tenants, *missing_tenants(self.jobs, tenants))]
         events += [NodeAdded(0, node) for node in self.cluster.nodes]
+        if self.cluster.power_budget_watts is not None:
+            events.append(PowerBudgetSet(0, self.cluster.power_budget_watts))
         self.decide(0, events)
 
     def replay(self, stop_ms: int) -> int:

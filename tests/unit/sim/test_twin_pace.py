@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
+from clearway.kernel.decisions import PARTS_KEPT, DecisionDigest, render_decision
 from clearway.model.cluster import ClusterSpec, DeviceGroup, NodeSpec
 from clearway.model.commands import WakeAt
 from clearway.model.jobs import Elastic, Request, StopCause
 from clearway.model.plan import Cap, Migrate, Resize, Start, Stop, Suspend
-from clearway.sim.decisions import PARTS_KEPT, DecisionDigest, render_decision
 from clearway.sim.faults import Fault
 from clearway.sim.outages import make_outages
 from clearway.sim.pace import Pace, speedup
