@@ -1,7 +1,7 @@
 """The configuration of a control plane (YAML, JSON or TOML), checked like a job file: lines, hints, no unknown key.
 
     state_dir: /var/lib/clearway
-    listen: 127.0.0.1:7420
+    listen: 127.0.0.1:8642
     policy: clearway                      # a name, the path of a policy file, or its settings right here
     cluster: 2x8:V100                     # virtual devices; or nodes as in a cluster file; or leave it out
     queues: [{name: urgent, priority: 100, preempts: [production]}, {name: production}]
@@ -34,8 +34,8 @@ from clearway.wire.problems import ParseError, Problem, raise_problems, suggest_
 from clearway.wire.schema import Count, Name, Schema, Text, convert
 from clearway.wire.units import DeviceRequest, Scalar, parse_devices, parse_duration
 
-DEFAULT_LISTEN: Final = "127.0.0.1:7420"
-"""Loopback only; the port is unassigned by IANA and used by no scheduler or exporter that CONVENTIONS name."""
+DEFAULT_LISTEN: Final = "127.0.0.1:8642"
+"""Loopback only."""
 
 RETRIES_MAX: Final = 1_000
 WARM_RUNNERS_MAX: Final = 4_096
@@ -74,8 +74,8 @@ def _read_listen(value: object) -> str:
 
 
 def parse_listen(value: object) -> tuple[str, int]:
-    """(host, port) of `127.0.0.1:7420`, `[::1]:7420` or `7420` (on loopback). Port 0 = any free one. ParseError."""
-    expected = "an address such as 127.0.0.1:7420, [::1]:7420, or a port"
+    """(host, port) of `127.0.0.1:8642`, `[::1]:8642` or `8642` (on loopback). Port 0 = any free one. ParseError."""
+    expected = "an address such as 127.0.0.1:8642, [::1]:8642, or a port"
     text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
     match = re.fullmatch(r"(?:(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9][A-Za-z0-9.-]*):)?([0-9]{1,5})", text)
     if match is None or int(match[2]) > 65_535:

@@ -16,7 +16,7 @@ EXAMPLE: Final = """\
 # Queues, tenants and the policy are taken over without a restart by `clearway config reload` or SIGHUP.
 
 # state_dir: ~/.local/state/clearway      # journal, tokens, output of jobs without a directory of their own
-# listen: 127.0.0.1:7420                  # a public address needs `tls`
+# listen: 127.0.0.1:8642                  # a public address needs `tls`
 # tls: {certificate: /etc/clearway/cert.pem, key: /etc/clearway/key.pem}
 # database_url: sqlite in state_dir       # or postgresql+psycopg://..., mariadb+pymysql://...
 # redis_url: none
