@@ -24,14 +24,16 @@ class LimitSignal:
 class RunSpec:
     """How to run a job.
 
-    script: shell text; a `#!` in its first line names the interpreter. setup: shell text run once per node before it.
-    environment: (name, value) pairs. inherits_environment: whether the submitter's variables come along; if not, those
-    of `inherited_names` still do. input, output, error: file patterns as Slurm's (`%j`, `%A_%a`); empty = default.
-    append: output files are extended, not replaced. image: container image; empty = none. tasks_per_replica: processes
-    that the script means to start in each replica. nodes, nodes_excluded: node names asked for, and ruled out.
+    script: shell text; a `#!` in its first line names the interpreter. args: words for it, `$1` and on. setup: shell
+    text run once per node before it. environment: (name, value) pairs. inherits_environment: whether the submitter's
+    variables come along; if not, those of `inherited_names` still do. input, output, error: file patterns as Slurm's
+    (`%j`, `%A_%a`); empty = default. append: output files are extended, not replaced. image: container image; empty =
+    none. tasks_per_replica: processes that the script means to start in each replica. nodes, nodes_excluded: node
+    names asked for, and ruled out.
     """
 
     script: str
+    args: tuple[str, ...] = ()
     setup: str = ""
     launch: Launch = Launch.EVERY_REPLICA
     workdir: str = ""
