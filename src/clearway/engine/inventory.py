@@ -1,5 +1,7 @@
 """The cluster's hardware as tables: nodes, pools of equal devices, devices, and their places in the topology."""
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -103,6 +105,27 @@ class Inventory:
         for group in spec.groups or (None,):
             self._add_pool(node, group)
         self._write_node(node, spec, begin)
+        return node
+
+    def change(self, spec: NodeSpec) -> int:
+        """The node of that name has other CPUs, memory or labels; returns its index.
+
+        What is free changes by as much as the total, and falls below zero while more is held than there is.
+        """
+        node = self.index(spec.name)
+        known = self.specs[node]
+        if replace(spec, cpu_milli=known.cpu_milli, memory_bytes=known.memory_bytes, labels=known.labels) != known:
+            raise InputError(f"node {spec.name!r}: expected its devices and place as before, found others")
+        self.specs[node] = spec
+        self.eligibility.set_node(node, spec.labels)
+        column = self.nodes[:, node]
+        for total, free, amount in (
+            (NODE_CPU_TOTAL, NODE_CPU_FREE, spec.cpu_milli),
+            (NODE_MEM_TOTAL, NODE_MEM_FREE, spec.memory_bytes),
+        ):
+            now = UNCOUNTED if amount is None else amount
+            column[free] += now - column[total]
+            column[total] = now
         return node
 
     def _write_node(self, node: int, spec: NodeSpec, pool_begin: int) -> None:

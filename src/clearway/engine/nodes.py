@@ -79,6 +79,12 @@ class Eligibility:
         for wanted, row in self.requirements.items():
             self.table[row, node] = self.labels[node].issuperset(wanted)
 
+    def set_node(self, node: int, labels: tuple[tuple[str, str], ...]) -> None:
+        """The node carries these labels now."""
+        self.labels[node] = frozenset(labels)
+        for wanted, row in self.requirements.items():
+            self.table[row, node] = self.labels[node].issuperset(wanted)
+
     def row(self, wanted: tuple[tuple[str, str], ...]) -> int:
         """The row of a requirement, made at first sight."""
         row = self.requirements.get(wanted)

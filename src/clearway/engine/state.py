@@ -62,6 +62,7 @@ from clearway.model.events import (
     DeviceUp,
     Event,
     NodeAdded,
+    NodeChanged,
     NodeDown,
     NodeDrained,
     NodeUp,
@@ -127,6 +128,7 @@ class ClusterState:
         self._handlers: dict[type, Callable[..., None]] = {
             Batch: self._on_batch,
             NodeAdded: self._on_node_added,
+            NodeChanged: self._on_node_changed,
             NodeDown: self._on_node_down,
             NodeUp: self._on_node_up,
             NodeDrained: self._on_node_drained,
@@ -173,6 +175,12 @@ class ClusterState:
         self.refresh_box()
         set_usable_entry(node, 1, self.door)
 
+    def _on_node_changed(self, event: NodeChanged) -> None:
+        node = self.inventory.change(event.node)
+        self.classes.table[CLASS_WHEN_EMPTY] = NONE
+        self.capacity_grew = True
+        self._unclaim_on(node)
+
     def _on_node_down(self, event: NodeDown) -> None:
         self._set_node(event.node, is_up=False)
 
@@ -193,8 +201,11 @@ class ClusterState:
         set_usable_entry(node, int(usable), self.door)
         self.capacity_grew = True
         if not usable:
-            for row in [row for row, claim in self.claims.items() if node in claim.allocation.nodes]:
-                self.unclaim(row)
+            self._unclaim_on(node)
+
+    def _unclaim_on(self, node: int) -> None:
+        for row in [row for row, claim in self.claims.items() if node in claim.allocation.nodes]:
+            self.unclaim(row)
 
     def _on_device(self, event: DeviceDown | DeviceUp) -> None:
         device = self.inventory.device_index(event.node, event.device)

@@ -22,6 +22,17 @@ class NodeAdded:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeChanged:
+    """What a node offers is something else now: CPUs and memory (others took some, or gave some back) or labels.
+
+    node: all of it anew, with the devices and the place in the topology that it had. What runs there goes on.
+    """
+
+    at_ms: int
+    node: NodeSpec
+
+
+@dataclass(frozen=True, slots=True)
 class NodeDown:
     """A node failed, or left. Nothing starts on it; the backend reports its jobs' fate by `JobStopped`.
 
@@ -257,6 +268,7 @@ class Batch:
 
 Event = (
     NodeAdded
+    | NodeChanged
     | NodeDown
     | NodeUp
     | NodeDrained

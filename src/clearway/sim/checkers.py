@@ -44,6 +44,7 @@ from clearway.model.events import (
     JobSubmitted,
     JobSuspended,
     NodeAdded,
+    NodeChanged,
     NodeDown,
     NodeDrained,
     NodeUp,
@@ -75,6 +76,7 @@ class ShadowCluster:
         self._failed: list[int] = []
         self._takers = {
             NodeAdded: self._on_node_added,
+            NodeChanged: self._on_node_changed,
             NodeDown: self._on_node,
             NodeUp: self._on_node,
             NodeDrained: self._on_node,
@@ -133,6 +135,9 @@ class ShadowCluster:
 
     def _on_node_added(self, event: NodeAdded) -> None:
         self.books.add_node(event.node)
+
+    def _on_node_changed(self, event: NodeChanged) -> None:
+        self.books.node(event.node.name).spec = event.node
 
     def _on_node(self, event: NodeDown | NodeUp | NodeDrained) -> None:
         node = self.books.node(event.node)
