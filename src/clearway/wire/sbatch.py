@@ -8,7 +8,7 @@ though the job would get something else without it. Options that change nothing 
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePath
@@ -87,11 +87,14 @@ class Script:
         )
 
 
-def parse_sbatch(text: str, *, source: str, now_ms: int, first_id: int, user: str) -> ParsedSubmission:
+def parse_sbatch(
+    text: str, *, source: str, now_ms: int, first_id: int, user: str, options: Sequence[str] = ()
+) -> ParsedSubmission:
     """The job, or the members of the array, that a batch script asks for.
 
     source: name of the script in messages; without `-J` the job is called like its last part. now_ms: Unix time, for
-    --begin and --deadline. first_id: number of the first job. Raises InputError that lists all errors with lines.
+    --begin and --deadline. first_id: number of the first job. options: words of the command line, which go before what
+    the script says. Raises InputError that lists all errors with lines.
     """
     script = Script(source=source, text=text)
     _check_script(script)
@@ -100,6 +103,7 @@ def parse_sbatch(text: str, *, source: str, now_ms: int, first_id: int, user: st
     for line, words in _read_directive_lines(script):
         for directive in _split_options(words, line, script):
             _read_value(directive, parsers, script)
+    _read_command_line(options, parsers, script)
     _check_exclusive(script)
     raise_problems(script.problems)
     try:
@@ -117,6 +121,18 @@ def parse_sbatch(text: str, *, source: str, now_ms: int, first_id: int, user: st
         script.refuse(script.lines.get(error.field, 0), f"--{error.field}", error)
         raise_problems(script.problems)
         raise
+
+
+def _read_command_line(options: Sequence[str], parsers: Mapping[str, Parser], script: Script) -> None:
+    """Options of the command line: each takes the place of the script's own, and of what it excludes."""
+    directives = list(_split_options(list(options), 0, script))
+    for group in EXCLUSIVE_GROUPS:
+        if any(directive.option.name in group for directive in directives):
+            for name in group:
+                script.values.pop(name, None)
+                script.texts.pop(name, None)
+    for directive in directives:
+        _read_value(directive, parsers, script)
 
 
 # --- lines and words --------------------------------------------------------------------------------------------------

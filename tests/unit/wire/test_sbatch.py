@@ -272,3 +272,26 @@ def test_what_contradicts_itself_or_cannot_be_kept_is_an_error(options, message)
 def test_what_is_not_a_batch_script_is_an_error(text):
     with pytest.raises(InputError, match=r"jobs/train\.sh:1: expected"):
         parse_text(text)
+
+
+def submit_with(*options: str, script: str = "#!/bin/sh\n#SBATCH -J night -n 2 --mem=4G\nsrun x\n"):
+    return parse_sbatch(script, source="jobs/train.sh", now_ms=NOW_MS, first_id=1, user="ada", options=options)
+
+
+def test_options_of_the_command_line_go_before_the_scripts_own():
+    parsed = submit_with("--job-name=day", "-c", "4")
+    assert (parsed.jobs[0].name, parsed.jobs[0].replicas) == ("day", submit_with().jobs[0].replicas)
+    assert parsed.jobs[0].request.cpu_milli > submit_with().jobs[0].request.cpu_milli
+    assert "#SBATCH -J night" in parsed.run.script
+
+
+def test_an_option_of_the_command_line_takes_the_place_of_what_it_excludes():
+    parsed = submit_with("--mem-per-cpu=1G")
+    assert parsed.jobs[0].request.memory_bytes == GIB * parsed.jobs[0].request.cpu_milli // 1000
+    with pytest.raises(InputError, match="one of them"):
+        submit_with("--mem=4G", "--mem-per-cpu=1G")
+
+
+def test_an_error_of_the_command_line_names_no_line_of_the_script():
+    with pytest.raises(InputError, match=r"^jobs/train\.sh: --nodes: expected a number of nodes"):
+        submit_with("-N", "0")
