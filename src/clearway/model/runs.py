@@ -29,7 +29,8 @@ class RunSpec:
     variables come along; if not, those of `inherited_names` still do. input, output, error: file patterns as Slurm's
     (`%j`, `%A_%a`); empty = default. append: output files are extended, not replaced. image: container image; empty =
     none. tasks_per_replica: processes that the script means to start in each replica. nodes, nodes_excluded: node
-    names asked for, and ruled out.
+    names asked for, and ruled out. origin: what the backend knows the job by, where its users made it there and not
+    here; empty = it was submitted here.
     """
 
     script: str
@@ -49,3 +50,4 @@ class RunSpec:
     tasks_per_replica: int = 1
     nodes: tuple[str, ...] = ()
     nodes_excluded: tuple[str, ...] = ()
+    origin: str = ""
