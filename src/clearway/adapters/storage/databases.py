@@ -1,0 +1,352 @@
+"""The three databases: how to reach each, what makes its commits durable, and how one writer keeps others out.
+
+SQLite: a lock on a file beside the database, held as long as the store is open. PostgreSQL and MariaDB: a named lock of
+the writer's connection, which ends with it; `head.epoch` then still tells a writer that another one took over.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import os
+import socket
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NoReturn, Protocol
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from clearway.model.errors import InputError, MissingExtraError
+from clearway.ports.storage import JournalError, StorageError
+
+CONNECT_S: Final = 5
+"""Longest wait for a server that does not answer."""
+
+ANSWER_S: Final = 30
+"""Longest wait for one statement: longer than any that we send, short enough to notice a server that is gone."""
+
+READERS_MAX: Final = 32
+"""Connections for reading: more threads than a server uses."""
+
+DRIVERS: Final = {
+    "sqlite": ("sqlite", "sqlite3", ""),
+    "postgresql": ("postgresql+psycopg", "psycopg", "postgresql"),
+    "mariadb": ("mariadb+pymysql", "pymysql", "mariadb"),
+}
+"""By the URL's scheme: SQLAlchemy's dialect and driver, the driver's module, and the extra that brings it."""
+
+
+class Database(Protocol):
+    """One database, as the store needs it."""
+
+    @property
+    def label(self) -> str:
+        """The address without its password, for messages."""
+        ...
+
+    @property
+    def engine(self) -> Engine:
+        """Connections for reading; each transaction sees one moment."""
+        ...
+
+    def connect_writer(self) -> Connection:
+        """The one connection that may write. Raises StorageError where another process has it."""
+        ...
+
+    def check(self, connection: Connection) -> None:
+        """Raise StorageError unless commits are durable here, JournalError where the database finds itself damaged."""
+        ...
+
+    def after_doubt(self, connection: Connection) -> None:
+        """Make sure that what is found after a failed commit is on disk."""
+        ...
+
+    def is_damage(self, error: BaseException) -> bool:
+        """Whether the driver's error says that what is stored is damaged."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything, the lock last."""
+        ...
+
+
+def find_database(text: str, *, create: bool) -> Database:
+    """The database of a URL. Raises InputError, MissingExtraError, StorageError."""
+    url = _parse_url(text)
+    if url.get_backend_name() == "sqlite":
+        return SqliteDatabase.find(url, create=create)
+    return PostgresDatabase(url) if url.get_backend_name() == "postgresql" else MariaDatabase(url)
+
+
+def _parse_url(text: str) -> URL:
+    expected = "expected a storage URL such as sqlite:////var/lib/clearway/clearway.db or postgresql://user@host/name"
+    try:
+        url = sa.make_url(text)
+    except SQLAlchemyError as error:
+        raise InputError(f"{expected}; found a text that is none") from error
+    scheme = url.drivername.partition("+")[0]
+    if scheme not in DRIVERS:
+        raise InputError(f"{expected}, or mariadb://; found {url.drivername}://")
+    drivername, module, extra = DRIVERS[scheme]
+    if importlib.util.find_spec(module) is None:
+        raise MissingExtraError(f"{scheme}:// needs the library {module}: pip install clearway[{extra}]")
+    return url.set(drivername=drivername)
+
+
+def explain_failure(database: Database, doing: str, error: BaseException) -> NoReturn:
+    """Raise what the driver's error means: JournalError for damage, else StorageError; without values of rows."""
+    cause = getattr(error, "orig", None) or error
+    story = f"{database.label}: {doing}: {' '.join(str(cause).split()) or type(cause).__name__}"
+    if database.is_damage(cause):
+        raise JournalError(f"{story}; restore a backup") from error
+    raise StorageError(story) from error
+
+
+def describe_writer() -> str:
+    """This process, for whoever finds the store taken."""
+    return f"process {os.getpid()} on {socket.gethostname()}"[:200]
+
+
+def refuse_second(label: str, holder: str) -> NoReturn:
+    """Raise the StorageError of a store that another process writes to."""
+    raise StorageError(
+        f"{label}: expected to be the only control plane here; found {holder or 'another one'} writing to it: "
+        "stop it first"
+    )
+
+
+# --- SQLite -----------------------------------------------------------------------------------------------------------
+
+CHECKPOINT_PAGES: Final = 4_000
+"""The WAL is copied into the database after so many pages (16 MB): seldom, and still quick to recover from."""
+
+CACHE_KB: Final = 65_536
+"""Memory for pages, for the writer: the indexes of 100,000 jobs fit."""
+
+
+@dataclass(slots=True)
+class SqliteDatabase:
+    """A file of this machine, in WAL mode; every commit is synced."""
+
+    path: Path
+    writer: Engine
+    engine: Engine
+    lock_fd: int = -1
+
+    @classmethod
+    def find(cls, url: URL, *, create: bool) -> "SqliteDatabase":
+        """The file of the URL, made where it is missing. It holds what users submit, so only its owner may read it."""
+        if not url.database or url.database == ":memory:" or url.query:
+            raise InputError(f"expected sqlite:///path/to/file.db, found {url.render_as_string()!r}")
+        path = Path(os.path.realpath(url.database))
+        try:
+            if create:
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            elif not path.is_file():
+                raise StorageError(f"{path}: expected a store, found no such file")
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be opened for writing: {error.strerror}") from error
+        address = URL.create("sqlite", database=str(path))
+        return cls(path, _make_sqlite(address, is_writer=True), _make_sqlite(address, is_writer=False))
+
+    @property
+    def label(self) -> str:
+        return str(self.path)
+
+    def connect_writer(self) -> Connection:
+        if self.lock_fd < 0:
+            self._lock()
+        return self.writer.connect()
+
+    def _lock(self) -> None:
+        """The lock file stays when the lock is let go: removing it would let two hold locks of one name."""
+        try:
+            fd = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StorageError(f"{self.path}.lock: cannot be opened: {error.strerror}") from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(fd, 200, 0).decode(errors="replace")
+            os.close(fd)
+            refuse_second(self.label, holder)
+        self.lock_fd = fd
+        with contextlib.suppress(OSError):  # a full disk: the lock holds without a name in it
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, describe_writer().encode(), 0)
+
+    def check(self, connection: Connection) -> None:
+        """A page that was lost or altered would show only when it is read: the whole file is looked at, indexes too."""
+        found = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
+        if found != "ok":
+            raise JournalError(f"{self.label}: {_name_offset(connection, str(found))}; restore a backup")
+        fd = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def after_doubt(self, connection: Connection) -> None:
+        """After a sync that failed, pages may be in memory alone: copying the WAL syncs the database itself."""
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(FULL)")
+
+    def is_damage(self, error: BaseException) -> bool:
+        return getattr(error, "sqlite_errorname", "").startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
+
+    def close(self) -> None:
+        self.engine.dispose()
+        self.writer.dispose()
+        if self.lock_fd >= 0:
+            os.close(self.lock_fd)
+            self.lock_fd = -1
+
+
+def _name_offset(connection: Connection, finding: str) -> str:
+    """SQLite's finding, with the byte offset of the page that it names."""
+    words = finding.replace(":", " ").split()
+    number = next((words[index + 1] for index, word in enumerate(words[:-1]) if word == "page"), "")
+    if not number.isdigit():
+        return " ".join(finding.split())
+    size = int(connection.exec_driver_sql("PRAGMA page_size").scalar_one())
+    return f"damaged at byte {(int(number) - 1) * size}: {' '.join(finding.split())}"
+
+
+def _make_sqlite(url: URL, *, is_writer: bool) -> Engine:
+    """Readers never copy the WAL, so that they never wait for the disk."""
+    if is_writer:
+        engine = sa.create_engine(url, poolclass=sa.NullPool, hide_parameters=True)
+    else:
+        engine = sa.create_engine(url, pool_size=READERS_MAX, max_overflow=0, hide_parameters=True)
+    pragmas = ["busy_timeout = 5000", "foreign_keys = ON"]
+    if is_writer:
+        pragmas += ["journal_mode = WAL", "synchronous = FULL", f"wal_autocheckpoint = {CHECKPOINT_PAGES}"]
+        pragmas += [f"cache_size = -{CACHE_KB}"]
+    else:
+        pragmas += ["query_only = ON", "wal_autocheckpoint = 0", "mmap_size = 0"]
+
+    @sa.event.listens_for(engine, "connect")
+    def prepare(connection: sqlite3.Connection, _: Any) -> None:
+        connection.isolation_level = None  # begin and commit are ours, not the driver's
+        connection.text_factory = _decode_text
+        for pragma in pragmas:
+            connection.execute(f"PRAGMA {pragma}").close()
+
+    @sa.event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writer else "BEGIN")
+
+    return engine
+
+
+def _decode_text(raw: bytes) -> str:
+    """A byte that was altered must reach the checksum, which names the record, and not end the reading before."""
+    return raw.decode("utf-8", "replace")
+
+
+# --- servers ----------------------------------------------------------------------------------------------------------
+
+
+def _make_server_engines(url: URL, arguments: dict[str, Any]) -> tuple[Engine, Engine]:
+    writer = sa.create_engine(url, poolclass=sa.NullPool, hide_parameters=True, connect_args=arguments)
+    readers = sa.create_engine(
+        url,
+        pool_size=READERS_MAX,
+        max_overflow=0,
+        pool_pre_ping=True,
+        hide_parameters=True,
+        connect_args=arguments,
+        isolation_level="REPEATABLE READ",
+    )
+    return writer, readers
+
+
+class PostgresDatabase:
+    """A PostgreSQL server."""
+
+    LOCK: Final = int.from_bytes(hashlib.sha256(b"clearway writer").digest()[:8], "big", signed=True)
+
+    def __init__(self, url: URL) -> None:
+        milli = ANSWER_S * 1_000
+        arguments = {
+            "connect_timeout": CONNECT_S,
+            "tcp_user_timeout": milli,
+            "keepalives_idle": ANSWER_S,
+            "options": f"-c synchronous_commit=on -c statement_timeout={milli} -c lock_timeout={milli}",
+        }
+        self.label = url.render_as_string(hide_password=True)
+        self.writer, self.engine = _make_server_engines(url, arguments)
+
+    def connect_writer(self) -> Connection:
+        connection = self.writer.connect()
+        is_ours = connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({self.LOCK})").scalar()
+        connection.commit()
+        if not is_ours:
+            connection.close()
+            refuse_second(self.label, "")
+        return connection
+
+    def check(self, connection: Connection) -> None:
+        if connection.exec_driver_sql("SHOW fsync").scalar() != "on":
+            raise StorageError(f"{self.label}: expected fsync = on, found off: what is accepted could be lost")
+
+    def after_doubt(self, connection: Connection) -> None:
+        """A PostgreSQL whose sync failed restarts from its log: what it shows is on disk."""
+
+    def is_damage(self, error: BaseException) -> bool:
+        return getattr(error, "sqlstate", None) in ("XX001", "XX002")  # data or index corrupted
+
+    def close(self) -> None:
+        self.engine.dispose()
+        self.writer.dispose()
+
+
+class MariaDatabase:
+    """A MariaDB server, with InnoDB tables."""
+
+    def __init__(self, url: URL) -> None:
+        arguments = {
+            "connect_timeout": CONNECT_S,
+            "read_timeout": ANSWER_S,
+            "write_timeout": ANSWER_S,
+            "charset": "utf8mb4",
+            "init_command": "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
+        }
+        self.label = url.render_as_string(hide_password=True)
+        self.writer, self.engine = _make_server_engines(url, arguments)
+        name = hashlib.sha256(str(url.database).encode()).hexdigest()[:32]
+        self.lock = f"clearway writer {name}"
+
+    def connect_writer(self) -> Connection:
+        connection = self.writer.connect()
+        is_ours = connection.execute(sa.text("SELECT GET_LOCK(:name, 0)"), {"name": self.lock}).scalar()
+        connection.commit()
+        if is_ours != 1:
+            connection.close()
+            refuse_second(self.label, "")
+        return connection
+
+    def check(self, connection: Connection) -> None:
+        value = connection.exec_driver_sql("SELECT @@innodb_flush_log_at_trx_commit").scalar()
+        if value != 1:
+            raise StorageError(
+                f"{self.label}: expected innodb_flush_log_at_trx_commit = 1, found {value}: "
+                "what is accepted could be lost"
+            )
+
+    def after_doubt(self, connection: Connection) -> None:
+        """A MariaDB whose sync failed ends itself and recovers from its log: what it shows is on disk."""
+
+    def is_damage(self, error: BaseException) -> bool:
+        return bool(error.args) and error.args[0] in _MARIA_DAMAGE
+
+    def close(self) -> None:
+        self.engine.dispose()
+        self.writer.dispose()
+
+
+_MARIA_DAMAGE: Final = frozenset({126, 127, 134, 144, 145, 1034, 1194, 1712})
+"""Error numbers of crashed tables and corrupt indexes."""

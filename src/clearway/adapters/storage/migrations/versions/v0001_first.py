@@ -1,0 +1,79 @@
+"""The first tables."""
+
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects.mysql import LONGTEXT
+
+revision = "0001"
+down_revision = None
+
+_MYSQL = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_nopad_bin"}
+
+
+def upgrade() -> None:
+    """Make every table that is not there yet."""
+    _create("meta", sa.Column("name", sa.String(64), primary_key=True), _text("value"))
+    _create(
+        "head",
+        sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+        _number("seq"),
+        sa.Column("checksum", sa.String(64), nullable=False),
+        _number("audit_seq"),
+        sa.Column("audit_checksum", sa.String(64), nullable=False),
+        _number("last_job"),
+        _number("epoch"),
+        sa.Column("writer", sa.String(200), nullable=False),
+    )
+    for name in ("journal", "audit"):
+        _create(
+            name,
+            _key("seq"),
+            _number("at_ms"),
+            sa.Column("kind", sa.String(64), nullable=False),
+            _text("payload"),
+            sa.Column("checksum", sa.String(64), nullable=False),
+        )
+    _create("runs", _key("first_job"), _number("last_job"), _text("spec"), _number("crc"))
+    _create_jobs()
+
+
+def _create_jobs() -> None:
+    _create(
+        "jobs",
+        _key("id"),
+        sa.Column("state", sa.String(32), nullable=False),
+        *(sa.Column(name, sa.String(200), nullable=False) for name in ("user", "tenant", "queue", "name")),
+        sa.Column("array_id", sa.BigInteger, nullable=True),
+        _number("submit_ms"),
+        _text("view"),
+        _number("crc"),
+    )
+    for name in ("user", "tenant", "queue"):
+        _index(f"jobs_state_{name}", "state", name, "id")
+    for name in ("state", "user", "tenant", "queue", "name"):
+        _index(f"jobs_{name}", name, "id")
+    _index("jobs_array", "array_id", "id")
+    _index("jobs_submit", "submit_ms", "id")
+
+
+def _create(name: str, *columns: sa.Column[Any]) -> None:
+    op.create_table(name, *columns, if_not_exists=True, **_MYSQL)
+
+
+def _index(name: str, *columns: str) -> None:
+    op.create_index(name, "jobs", list(columns), if_not_exists=True)
+
+
+def _key(name: str) -> sa.Column[Any]:
+    kind = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+    return sa.Column(name, kind, primary_key=True, autoincrement=False)
+
+
+def _number(name: str) -> sa.Column[Any]:
+    return sa.Column(name, sa.BigInteger, nullable=False)
+
+
+def _text(name: str) -> sa.Column[Any]:
+    return sa.Column(name, sa.Text().with_variant(LONGTEXT(), "mysql", "mariadb"), nullable=False)

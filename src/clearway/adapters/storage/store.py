@@ -1,0 +1,399 @@
+"""The one writer's door: one transaction and one sync for whatever one turn of a driver changed.
+
+Invariants: `head` is where journal and audit end, and changes in the same transaction as they do. A write names the
+head and the epoch that it builds on, so nothing is written after what this process does not know. When an `append`
+fails, the connection is given up; before the next write, the head found in the database tells whether the one in flight
+was kept.
+"""
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from clearway.adapters.storage import rows
+from clearway.adapters.storage.databases import (
+    Database,
+    describe_writer,
+    explain_failure,
+    find_database,
+    refuse_second,
+)
+from clearway.adapters.storage.reader import SqlReader
+from clearway.adapters.storage.schema import SCHEMA_HEAD, check_version, migrate, read_version
+from clearway.adapters.storage.tables import AUDIT, HEAD, JOBS, JOURNAL, META, RUNS
+from clearway.model.errors import InputError, InternalError
+from clearway.model.events import Event
+from clearway.model.ids import JobId
+from clearway.model.runs import RunSpec
+from clearway.ports.storage import Changes, JournalError, StorageError
+from clearway.wire.codec import check_journal_header, make_journal_header
+
+HEAD_ID: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where journal and audit end, and the highest job number."""
+
+    seq: int = 0
+    checksum: str = rows.CHAIN_START
+    audit_seq: int = 0
+    audit_checksum: str = rows.CHAIN_START
+    last_job: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Records of appends that failed and yet were kept: the caller will give them again."""
+
+    events: tuple[rows.Draft, ...] = ()
+    audit: tuple[rows.Draft, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One append, ready to be written after `before`."""
+
+    before: Head
+    after: Head
+    journal: list[rows.Row]
+    audit: list[rows.Row]
+    runs: list[rows.Row]
+    jobs: list[rows.Row]
+    drafts: Kept
+
+
+class SqlStore:
+    """A Store. Made by `open_store`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._reader = SqlReader(database)
+        self._connection: Connection | None = None
+        self._head = Head()
+        self._epoch = 0
+        self._doubt: Batch | None = None
+        self._kept = Kept()
+        self._is_open = False
+
+    def open(self, *, create: bool) -> None:
+        """Become the writer, bring the tables up to date and check what is there. Raises StorageError, JournalError."""
+        try:
+            connection = self._database.connect_writer()
+            self._connection = connection
+            self._database.check(connection)
+            connection.commit()
+            if not create and read_version(connection) is None:
+                raise StorageError(f"{self._database.label}: expected a store, found an empty database")
+            connection.commit()
+            with connection.begin():
+                migrate(self._database.label, connection)
+                self._check_formats(connection)
+                self._head = self._take_over(connection)
+            self._is_open = True
+        except SQLAlchemyError as error:
+            explain_failure(self._database, "opening", error)
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def append(self, changes: Changes) -> int:
+        """Write and sync; returns the number of the journal's last record. Raises StorageError, JournalError.
+
+        After a StorageError the next append begins with the same events and audit lines: what of them turns out to have
+        been kept is not written again.
+        """
+        assert self._is_open, "the store is closed"
+        drafts = Kept(tuple(rows.draft_events(changes.events)), tuple(rows.draft_audit(changes.audit)))
+        try:
+            connection = self._connection or self._connect_again()
+            batch = self._make_batch(changes, drafts)
+            if _is_empty(changes):
+                return self._head.seq
+            self._doubt = batch
+            with connection.begin():
+                self._write(connection, batch)
+        except SQLAlchemyError as error:
+            self._let_go()
+            explain_failure(self._database, "writing", error)
+        except BaseException:
+            self._let_go()
+            raise
+        self._doubt, self._kept, self._head = None, Kept(), batch.after
+        return self._head.seq
+
+    def _make_batch(self, changes: Changes, drafts: Kept) -> Batch:
+        """The changes as rows, without the records that an append which failed has left."""
+        kept, head = self._kept, self._head
+        if drafts.events[: len(kept.events)] != kept.events or drafts.audit[: len(kept.audit)] != kept.audit:
+            raise InternalError(
+                f"an append failed and yet {len(kept.events)} records up to {head.seq} were kept; expected the next "
+                "append to begin with them, found others"
+            )
+        drafts = Kept(drafts.events[len(kept.events) :], drafts.audit[len(kept.audit) :])
+        journal = rows.chain_records(drafts.events, head.seq, head.checksum)
+        audit = rows.chain_records(drafts.audit, head.audit_seq, head.audit_checksum)
+        after = Head(
+            head.seq + len(journal),
+            journal[-1]["checksum"] if journal else head.checksum,
+            head.audit_seq + len(audit),
+            audit[-1]["checksum"] if audit else head.audit_checksum,
+            max(head.last_job, rows.highest_job(changes)),
+        )
+        return Batch(head, after, journal, audit, rows.run_rows(changes.runs), rows.job_rows(changes.jobs), drafts)
+
+    def _write(self, connection: Connection, batch: Batch) -> None:
+        before, after = batch.before, batch.after
+        moved = connection.execute(
+            _MOVE_HEAD,
+            {
+                "old_seq": before.seq,
+                "old_checksum": before.checksum,
+                "old_epoch": self._epoch,
+                "new_seq": after.seq,
+                "new_checksum": after.checksum,
+                "new_audit_seq": after.audit_seq,
+                "new_audit_checksum": after.audit_checksum,
+                "new_last_job": after.last_job,
+            },
+        )
+        if moved.rowcount != 1:
+            raise JournalError(
+                f"{self._database.label}: expected the journal to be ours and to end at record {before.seq}, found "
+                "that another control plane writes to it; stop this one"
+            )
+        for table, batch_rows in ((JOURNAL, batch.journal), (AUDIT, batch.audit)):
+            if batch_rows:
+                connection.execute(sa.insert(table), batch_rows)
+        for table, batch_rows in ((RUNS, batch.runs), (JOBS, batch.jobs)):
+            if batch_rows:
+                connection.execute(_UPSERTS[connection.dialect.name, table.name], batch_rows)
+
+    # --- connecting again ---------------------------------------------------------------------------------------------
+
+    def _let_go(self) -> None:
+        """Give the connection up: whether the server still has it is not known."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        try:
+            connection.invalidate()
+            connection.close()
+        except SQLAlchemyError:
+            return  # it is gone already
+
+    def _connect_again(self) -> Connection:
+        """A new connection, and certainty about the append that failed. Raises StorageError, JournalError."""
+        connection = self._database.connect_writer()
+        self._connection = connection
+        self._database.after_doubt(connection)
+        connection.commit()
+        with connection.begin():
+            head, epoch, writer = _read_head(self._database.label, connection)
+        if epoch != self._epoch:
+            refuse_second(self._database.label, writer)
+        doubt = self._doubt
+        if doubt is not None and head == doubt.after:
+            self._kept = Kept(self._kept.events + doubt.drafts.events, self._kept.audit + doubt.drafts.audit)
+            self._head = head
+        elif head != self._head:
+            raise JournalError(
+                f"{self._database.label}: expected the journal to end at record {self._head.seq}, found {head.seq}: "
+                "what was written is gone, or somebody else wrote"
+            )
+        self._doubt = None
+        return connection
+
+    # --- opening ------------------------------------------------------------------------------------------------------
+
+    def _check_formats(self, connection: Connection) -> None:
+        """Hold header and defaults against ours, and write ours where they name more."""
+        stored = _read_formats(connection)
+        is_new = not stored and connection.execute(sa.select(sa.func.count()).select_from(JOURNAL)).scalar() == 0
+        if not is_new:
+            check_formats(self._database.label, stored)
+        ours = _our_formats()
+        if ours != stored:
+            connection.execute(sa.delete(META))
+            connection.execute(sa.insert(META), [{"name": name, "value": value} for name, value in ours.items()])
+
+    def _take_over(self, connection: Connection) -> Head:
+        """Begin a new epoch, and look whether the tables end where the head says."""
+        label = self._database.label
+        if connection.execute(sa.select(sa.func.count()).select_from(HEAD)).scalar() == 0:
+            _check_tail(label, connection, Head())
+            first = {"id": HEAD_ID, "epoch": 0, "writer": ""}
+            connection.execute(sa.insert(HEAD), [{**first, **_columns_of(Head())}])
+        head, epoch, _ = _read_head(label, connection)
+        _check_tail(label, connection, head)
+        self._epoch = epoch + 1
+        connection.execute(sa.update(HEAD).values(epoch=self._epoch, writer=describe_writer()))
+        return head
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def read_journal(self, after: int = 0) -> Iterator[tuple[int, Event]]:
+        """Records with numbers above `after`, in order, each with its number. Raises JournalError, StorageError."""
+        return self._reader.read_journal(after)
+
+    def read_runs(self, jobs: Sequence[JobId]) -> Mapping[JobId, RunSpec]:
+        """How to run these jobs. Raises JournalError where one is missing."""
+        return self._reader.read_runs(jobs)
+
+    def last_job_id(self) -> int:
+        """The highest job number ever written; 0 = none."""
+        return self._head.last_job
+
+    @property
+    def reader(self) -> SqlReader:
+        """For any number of threads, until the store is closed."""
+        return self._reader
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        self._is_open = False
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(SQLAlchemyError):  # a server that is gone
+                connection.close()
+        self._database.close()
+
+
+def open_store(url: str, *, create: bool = True) -> SqlStore:
+    """Open for writing, as the only one; make what is missing if `create`.
+
+    Raises InputError for a URL that cannot be used, MissingExtraError without its driver, StorageError where the
+    database is not there or somebody else writes to it, JournalError for damage or another release's data.
+    """
+    database = find_database(url, create=create)
+    store = SqlStore(database)
+    try:
+        store.open(create=create)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def open_reader(url: str) -> SqlReader:
+    """Open for reading only, beside whoever writes. Raises as `open_store` does."""
+    database = find_database(url, create=False)
+    try:
+        with database.engine.begin() as connection:
+            version = read_version(connection)
+            check_version(database.label, version)
+            if version != SCHEMA_HEAD:
+                raise StorageError(
+                    f"{database.label}: expected tables of version {SCHEMA_HEAD}, found {version or 'none'}: "
+                    "start the control plane once, which brings them up to date"
+                )
+            stored = _read_formats(connection)
+            check_formats(database.label, stored)
+    except SQLAlchemyError as error:
+        database.close()
+        explain_failure(database, "opening", error)
+    except BaseException:
+        database.close()
+        raise
+    return SqlReader(database)
+
+
+def check_formats(label: str, stored: Mapping[str, str]) -> None:
+    """Raise JournalError unless what is stored means the same to this release as to its writer."""
+    try:
+        check_journal_header(json.loads(stored.get("journal", "null")))
+        written = json.loads(stored.get("rows", "null"))
+    except (InputError, ValueError) as error:
+        raise JournalError(f"{label}: {error}") from error
+    ours = rows.row_defaults()
+    for name, default in written.items() if isinstance(written, dict) else [("the defaults of rows", written)]:
+        if name not in ours or ours[name] != default:
+            raise JournalError(
+                f"{label}: expected {name} = {ours.get(name)!r}, found {default!r}; use the release that wrote it"
+            )
+
+
+def _read_formats(connection: Connection) -> dict[str, str]:
+    return {row.name: row.value for row in connection.execute(sa.select(META))}
+
+
+def _our_formats() -> dict[str, str]:
+    return {"journal": rows.dump_json(make_journal_header()), "rows": rows.dump_json(rows.row_defaults())}
+
+
+def _is_empty(changes: Changes) -> bool:
+    return not (changes.events or changes.runs or changes.jobs or changes.audit)
+
+
+def _columns_of(head: Head) -> dict[str, Any]:
+    return {
+        "seq": head.seq,
+        "checksum": head.checksum,
+        "audit_seq": head.audit_seq,
+        "audit_checksum": head.audit_checksum,
+        "last_job": head.last_job,
+    }
+
+
+def _read_head(label: str, connection: Connection) -> tuple[Head, int, str]:
+    """The head, its epoch and its writer."""
+    row = connection.execute(sa.select(HEAD)).one_or_none()
+    if row is None:
+        raise JournalError(f"{label}: expected one row in the table head, found none; restore a backup")
+    head = Head(row.seq, row.checksum, row.audit_seq, row.audit_checksum, row.last_job)
+    return head, row.epoch, row.writer
+
+
+def _check_tail(label: str, connection: Connection, head: Head) -> None:
+    """Raise JournalError unless journal and audit end where the head says."""
+    ends = ((JOURNAL, head.seq, head.checksum), (AUDIT, head.audit_seq, head.audit_checksum))
+    for table, seq, checksum in ends:
+        last = sa.select(table.c.seq, table.c.checksum).order_by(table.c.seq.desc()).limit(1)
+        found = connection.execute(last).one_or_none() or (0, rows.CHAIN_START)
+        if tuple(found) != (seq, checksum):
+            raise JournalError(
+                f"{label}: {table.name} record {seq}: expected it to be the last one, found {found[0]} with "
+                f"{'another' if found[0] == seq else 'its own'} checksum; restore a backup"
+            )
+
+
+_MOVE_HEAD: Final = (
+    sa.update(HEAD)
+    .where(
+        HEAD.c.id == HEAD_ID,
+        HEAD.c.seq == sa.bindparam("old_seq"),
+        HEAD.c.checksum == sa.bindparam("old_checksum"),
+        HEAD.c.epoch == sa.bindparam("old_epoch"),
+    )
+    .values(
+        seq=sa.bindparam("new_seq"),
+        checksum=sa.bindparam("new_checksum"),
+        audit_seq=sa.bindparam("new_audit_seq"),
+        audit_checksum=sa.bindparam("new_audit_checksum"),
+        last_job=sa.bindparam("new_last_job"),
+    )
+)
+
+
+def _make_upsert(dialect: str, table: sa.Table) -> sa.Executable:
+    """Insert, or replace all columns of the row that is there."""
+    keys = [column.name for column in table.primary_key]
+    others = [column.name for column in table.columns if column.name not in keys]
+    if dialect in ("mysql", "mariadb"):
+        statement = mysql.insert(table)
+        return statement.on_duplicate_key_update({name: statement.inserted[name] for name in others})
+    insert = sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
+    return insert.on_conflict_do_update(index_elements=keys, set_={name: insert.excluded[name] for name in others})
+
+
+_UPSERTS: Final = {
+    (dialect, table.name): _make_upsert(dialect, table)
+    for dialect in ("sqlite", "postgresql", "mysql", "mariadb")
+    for table in (RUNS, JOBS)
+}
