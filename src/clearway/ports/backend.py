@@ -52,7 +52,10 @@ class Backend(Protocol):
 class Holding:
     """What the journal says a job holds when a control plane starts again.
 
-    is_started: JobStarted of this generation was journaled. is_suspended: it was frozen and holds no devices.
+    allocation: what it holds, or held when it was frozen; while it moves, what it had before. is_started: the journal
+    says that it runs: if nothing of it is found, it was lost. Otherwise its start may never have been performed, and
+    will be again. is_suspended: it was frozen and holds no devices. generation_before: of a job that was told to resize
+    or migrate and has not confirmed it, the generation that it had: it may run under either. 0 = it is not moving.
     """
 
     job: JobId
@@ -60,6 +63,7 @@ class Holding:
     allocation: Allocation
     is_started: bool
     is_suspended: bool = False
+    generation_before: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +84,9 @@ class LastingBackend(Backend, Protocol):
 
     A driver calls `nodes` first, then `connect` once, then `perform` and `observe`. After `connect` the driver performs
     again what the journal asked for and the reports do not answer: commands are idempotent.
+
+    What `observe` told is safe only when it is called again: a driver does so when all that it was told is on disk.
+    Until then `connect` must be able to tell it anew, for the driver may have died in between.
     """
 
     def nodes(self) -> tuple[NodeSpec, ...]:
@@ -88,7 +95,10 @@ class LastingBackend(Backend, Protocol):
 
     def connect(self, now_ms: int, holdings: Sequence[Holding], world: World) -> Sequence[Event]:
         """Find again what runs. Reports what became of each of `holdings` while nobody looked; no event = it is as the
-        journal says. What runs and is in none of them, or under an older generation, is ended."""
+        journal says. What runs and is in none of them, or under an older generation, is ended.
+
+        Before these reports are applied, every node of `nodes` and each of its devices counts as up, whatever the
+        journal says: what is down now is among the reports, as are the jobs that it stopped."""
         ...
 
     def close(self) -> None:
