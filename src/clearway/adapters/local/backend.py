@@ -1,0 +1,416 @@
+"""The local backend: carries out commands by the keeper, and turns its reports into events.
+
+Implements `clearway.ports.backend.LastingBackend`. On top of its rules:
+
+- Nothing here decides or remembers for long: what runs is the keeper's, what should run is the journal's. A keeper that
+  was lost is replaced, told again what it may not have heard, and reports what it finds.
+- A run's devices are free when the last of its processes is gone. Where SIGKILL does not end one, `DeviceDown` with its
+  pid comes before the end of the run, and `DeviceUp` once it is gone.
+- A device that fails is told together with the end of the jobs on it, which is when their processes are gone.
+- `Cap` does nothing: power limits are the site's affair on one machine.
+"""
+
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from clearway.adapters.local.accounts import Account, AccountError, find_account
+from clearway.adapters.local.client import LOST, KeeperClient, KeeperError
+from clearway.adapters.local.config import LocalConfig
+from clearway.adapters.local.devices import DeviceSource, Health
+from clearway.adapters.local.keeper.messages import Message, Report
+from clearway.adapters.local.launching import Task, make_launch
+from clearway.model.allocation import Allocation
+from clearway.model.cluster import NodeSpec
+from clearway.model.events import (
+    CheckpointSaved,
+    DeviceDown,
+    DeviceUp,
+    Event,
+    JobFinished,
+    JobResized,
+    JobStarted,
+    JobStopped,
+    JobSuspended,
+    NodeDown,
+    NodeUp,
+)
+from clearway.model.ids import JobId, NodeName
+from clearway.model.jobs import Outcome, StopCause
+from clearway.model.plan import Cap, Migrate, Resize, Start, Stop, Suspend
+from clearway.ports.backend import BackendCommand, Holding, World
+
+LOOK_S: Final = 1.0
+"""How often the devices are looked at. A failed one is known so much later at most; NVML takes some milliseconds."""
+PORT_BASE: Final = 20_000
+PORT_RANGE: Final = 12_000
+"""MASTER_PORT of jobs with one replica, which seldom use it: below the range from which the kernel gives ports out."""
+
+Device = tuple[NodeName, int]
+
+
+@dataclass(slots=True)
+class _Job:
+    """What is known of a job that the keeper has. devices: all that it may hold. start, stop: what the keeper was told,
+    as long as it may have to be told again."""
+
+    generation: int
+    devices: frozenset[Device] = frozenset()
+    nodes: frozenset[NodeName] = frozenset()
+    is_started: bool = False
+    is_suspended: bool = False
+    is_moving: bool = False
+    saved_at_ms: int = 0
+    start: Message | None = None
+    stop: Message | None = None
+
+
+@dataclass(slots=True)
+class _Failure:
+    """Nodes and devices that failed together, told when `jobs` have left them. told: their ends, so far."""
+
+    events: list[Event]
+    jobs: set[JobId]
+    told: dict[JobId, Event] = field(default_factory=dict)
+
+
+class LocalBackend:
+    """config: see LocalConfig. devices: what this machine has."""
+
+    def __init__(self, config: LocalConfig, devices: DeviceSource) -> None:
+        self._config = config
+        self._devices = devices
+        self._client: KeeperClient | None = None
+        self._world: World | None = None
+        self._jobs: dict[JobId, _Job] = {}
+        self._generations: dict[JobId, int] = {}
+        self._due: list[Event] = []
+        self._failures: list[_Failure] = []
+        self._down = Health()
+        self._seen = Health()
+        self._stuck: dict[Device, JobId] = {}
+        self._accounts: dict[str, Account] = {}
+        self._closing = threading.Event()
+        self._watcher: threading.Thread | None = None
+        self.notes: tuple[str, ...] = ()
+        self._performers: Mapping[type, Callable[..., None]] = {
+            Start: self._start,
+            Stop: self._stop,
+            Suspend: self._suspend,
+            Resize: self._move,
+            Migrate: self._move,
+            Cap: self._cap,
+        }
+
+    # --- the port ----------------------------------------------------------------------------------------------------
+
+    def nodes(self) -> tuple[NodeSpec, ...]:
+        """See `LastingBackend.nodes`."""
+        return self._devices.nodes()
+
+    def connect(self, now_ms: int, holdings: Sequence[Holding], world: World) -> Sequence[Event]:
+        """See `LastingBackend.connect`. Raises KeeperError where no keeper can be started. `notes` says afterwards what
+        this machine cannot do."""
+        self._world = world
+        for holding in holdings:
+            note = self._note(holding.job, holding.generation, holding.allocation)
+            note.is_started, note.is_suspended = holding.is_started, holding.is_suspended
+        self._open(now_ms, world)
+        self._seen = self._devices.look()
+        self._watcher = threading.Thread(target=self._watch, name="devices", daemon=True)
+        self._watcher.start()
+        return self.observe(now_ms)
+
+    def perform(self, now_ms: int, command: BackendCommand) -> None:
+        """See `Backend.perform`."""
+        self._performers[type(command)](now_ms, command)
+
+    def observe(self, now_ms: int) -> Sequence[Event]:
+        """See `Backend.observe`."""
+        assert self._client is not None, "connect comes first"
+        for message in self._client.take():
+            if message["op"] == LOST:
+                self._reopen(now_ms)
+            elif message["op"] == "report":
+                self._take(now_ms, Report.of_message(message["run"]))
+        self._notice_failures(now_ms)
+        events, self._due = self._due, []
+        return events
+
+    def close(self) -> None:
+        """See `LastingBackend.close`."""
+        self._closing.set()
+        if self._watcher is not None:
+            self._watcher.join()
+        if self._client is not None:
+            self._client.close()
+
+    # --- the keeper --------------------------------------------------------------------------------------------------
+
+    def _open(self, now_ms: int, world: World) -> None:
+        """Connect, and learn what became of every job that is known."""
+        self._client = KeeperClient(self._config, world.wake)
+        holdings = [[job, note.generation] for job, note in self._jobs.items()]
+        self._client.send({"op": "connect", "holdings": holdings})
+        answer, _ = self._client.wait_for("connected")
+        self.notes = tuple(answer["notes"])
+        reports = [Report.of_message(message) for message in answer["runs"]]
+        for report in sorted(reports, key=lambda report: (report.job, report.generation)):
+            self._take(now_ms, report)
+        known = {report.job for report in reports}
+        for job, note in list(self._jobs.items()):
+            if job not in known:
+                self._tell_again(now_ms, job, note)
+        for note in self._jobs.values():
+            if note.stop is not None:
+                self._client.send(note.stop)
+
+    def _tell_again(self, now_ms: int, job: JobId, note: _Job) -> None:
+        """The keeper does not know this generation: it did not hear of it, or nothing of it is left."""
+        if note.start is not None:
+            self._send(note.start)
+        elif note.is_started and not note.is_suspended:
+            del self._jobs[job]
+            reason = "no trace of its processes was found"
+            self._due.append(JobStopped(now_ms, job, note.generation, StopCause.NODE_FAILED, 0, reason))
+
+    def _reopen(self, now_ms: int) -> None:
+        assert self._world is not None
+        if self._client is not None:
+            self._client.close()
+        self._open(now_ms, self._world)
+
+    def _send(self, message: Message) -> None:
+        assert self._client is not None, "connect comes first"
+        self._client.send(message)
+
+    # --- commands ----------------------------------------------------------------------------------------------------
+
+    def _note(self, job: JobId, generation: int, allocation: Allocation) -> _Job:
+        assert self._world is not None, "connect comes first"
+        place = self._world.locate(allocation)
+        note = _Job(
+            generation,
+            devices=frozenset((node, index) for node, indices in place for index in indices),
+            nodes=frozenset(node for node, _ in place),
+        )
+        self._jobs[job] = note
+        self._generations[job] = generation
+        return note
+
+    def _start(self, now_ms: int, command: Start) -> None:
+        known = self._jobs.get(command.job)
+        if command.generation <= self._generations.get(command.job, 0) and not _is_unheard(known, command.generation):
+            return
+        self._note(command.job, command.generation, command.allocation)
+        self._launch(now_ms, command, is_move=False)
+
+    def _launch(self, now_ms: int, command: Start | Resize | Migrate, *, is_move: bool) -> None:
+        assert self._world is not None
+        spec, run = self._world.launch(command.job)
+        place = self._world.locate(command.allocation)
+        try:
+            task = Task(
+                spec=spec,
+                run=run,
+                generation=command.generation,
+                place=place,
+                account=self._account(self._config.account or spec.user),
+                job_dir=self._config.jobs_folder.absolute() / str(command.job),
+                now_ms=now_ms,
+                port=_choose_port(command.job, len(place)),
+                is_move=is_move,
+                is_movable=self._devices.is_virtual or spec.request.devices == 0,
+            )
+            launch = make_launch(task, self._devices, self._config.extra_environment)
+        except (AccountError, ValueError) as error:
+            self._refuse(now_ms, command.job, str(error))
+            return
+        message = {"op": "start", "launch": launch.to_message()}
+        self._jobs[command.job].start = message
+        self._send(message)
+
+    def _refuse(self, now_ms: int, job: JobId, reason: str) -> None:
+        note = self._jobs.pop(job)
+        if note.is_moving:
+            self._send(_stop_message(job, note.generation - 1, 0, None))
+        self._due.append(JobStopped(now_ms, job, note.generation, StopCause.START_FAILED, 0, reason))
+        assert self._world is not None
+        self._world.wake()
+
+    def _account(self, name: str) -> Account:
+        if name not in self._accounts:
+            self._accounts[name] = find_account(name)
+        return self._accounts[name]
+
+    def _stop(self, now_ms: int, command: Stop) -> None:
+        note = self._jobs.get(command.job)
+        if note is None or command.generation < note.generation:
+            return
+        cause = None if command.cause is None else command.cause.value
+        note.stop = _stop_message(command.job, note.generation, command.grace_ms, cause)
+        self._send(note.stop)
+        if note.is_suspended and note.start is None and cause is None:
+            self._end_frozen(now_ms, command.job)
+
+    def _end_frozen(self, now_ms: int, job: JobId) -> None:
+        """A frozen job was taken back. Where nothing of it is left, the keeper has nothing to tell."""
+
+    def _suspend(self, _now_ms: int, command: Suspend) -> None:
+        note = self._jobs.get(command.job)
+        if note is not None and command.generation >= note.generation and not note.is_suspended:
+            self._send({"op": "suspend", "job": command.job, "generation": note.generation})
+
+    def _move(self, now_ms: int, command: Resize | Migrate) -> None:
+        old = self._jobs.get(command.job)
+        if command.generation <= self._generations.get(command.job, 0) and not _is_unheard(old, command.generation):
+            return
+        if old is None:
+            return
+        note = self._note(command.job, command.generation, command.allocation)
+        note.devices |= old.devices
+        note.nodes |= old.nodes
+        note.is_started, note.saved_at_ms, note.is_moving = old.is_started, old.saved_at_ms, True
+        self._launch(now_ms, command, is_move=True)
+
+    def _cap(self, now_ms: int, command: Cap) -> None:
+        """See the head of the module."""
+
+    # --- reports -----------------------------------------------------------------------------------------------------
+
+    def _take(self, now_ms: int, report: Report) -> None:
+        job = JobId(report.job)
+        self._note_stuck(now_ms, report)
+        note = self._jobs.get(job)
+        if note is None or report.generation != note.generation:
+            return
+        note.start = None
+        if report.resized_ms and note.is_moving:
+            note.is_moving = False
+            self._due.append(JobResized(_at(report.resized_ms, now_ms), job, report.generation))
+        if report.started_ms and not note.is_started:
+            note.is_started = True
+            self._due.append(JobStarted(_at(report.started_ms, now_ms), job, report.generation))
+        if report.saved_at_ms > note.saved_at_ms:
+            note.saved_at_ms = report.saved_at_ms
+            self._due.append(CheckpointSaved(_at(report.saved_at_ms, now_ms), job, report.saved_ms))
+        if report.phase == "suspended" and not note.is_suspended:
+            note.is_suspended = True
+            self._due.append(JobSuspended(_at(report.suspended_ms, now_ms), job, report.generation))
+        if report.phase == "ended":
+            del self._jobs[job]
+            self._tell_end(job, _end_event(now_ms, report))
+
+    def _tell_end(self, job: JobId, event: Event) -> None:
+        """At once, or with the failure that caused it."""
+        for failure in self._failures:
+            if job in failure.jobs:
+                failure.told[job] = event
+                return
+        self._due.append(event)
+
+    def _note_stuck(self, now_ms: int, report: Report) -> None:
+        """Devices that processes of a run do not leave, and those that they have left at last."""
+        job = JobId(report.job)
+        for name, index, reason in report.stuck:
+            device = (NodeName(name), index)
+            if device not in self._stuck:
+                self._stuck[device] = job
+                self._due.append(DeviceDown(now_ms, *device, reason=reason))
+        if not report.stuck and job in self._stuck.values():
+            for device in [each for each, holder in self._stuck.items() if holder == job]:
+                del self._stuck[device]
+                if device not in self._down.devices:
+                    self._due.append(DeviceUp(now_ms, *device))
+
+    # --- failures ----------------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        assert self._world is not None
+        while not self._closing.wait(LOOK_S):
+            seen = self._devices.look()
+            if seen != self._seen:
+                self._seen = seen
+                self._world.wake()
+
+    def _notice_failures(self, now_ms: int) -> None:
+        seen, before = self._seen, self._down
+        if seen != before:
+            self._down = seen
+            events: list[Event] = [
+                NodeDown(now_ms, node, reason) for node, reason in seen.nodes.items() if node not in before.nodes
+            ]
+            events += [
+                DeviceDown(now_ms, *device, reason=reason)
+                for device, reason in seen.devices.items()
+                if device not in before.devices and device not in self._stuck
+            ]
+            self._due += [NodeUp(now_ms, node) for node in before.nodes if node not in seen.nodes]
+            self._due += [
+                DeviceUp(now_ms, *device)
+                for device in before.devices
+                if device not in seen.devices and device not in self._stuck
+            ]
+            if events:
+                self._failures.append(_Failure(events, self._fail_jobs(seen, before)))
+        self._tell_failures()
+
+    def _fail_jobs(self, seen: Health, before: Health) -> set[JobId]:
+        """End the jobs on what has just failed; returns those whose end is to be told with it."""
+        nodes = {node: reason for node, reason in seen.nodes.items() if node not in before.nodes}
+        devices = {device: reason for device, reason in seen.devices.items() if device not in before.devices}
+        jobs: set[JobId] = set()
+        for job, note in self._jobs.items():
+            down = [reason for node, reason in nodes.items() if node in note.nodes]
+            cause = StopCause.NODE_FAILED if down else StopCause.DEVICE_FAILED
+            down = down or [reason for device, reason in devices.items() if device in note.devices]
+            if not down:
+                continue
+            message = {"op": "fail", "job": job, "generation": note.generation, "cause": cause.value, "reason": down[0]}
+            note.stop = message
+            self._send(message)
+            if not note.is_suspended:
+                jobs.add(job)
+        return jobs
+
+    def _tell_failures(self) -> None:
+        while self._failures and self._failures[0].jobs <= self._failures[0].told.keys():
+            failure = self._failures.pop(0)
+            self._due += failure.events
+            self._due += [event for _, event in sorted(failure.told.items())]
+
+
+def _is_unheard(note: _Job | None, generation: int) -> bool:
+    """Whether a job of the journal has not begun: then its start is performed for the first time, or again."""
+    return note is not None and note.generation == generation and not note.is_started and note.start is None
+
+
+def _stop_message(job: JobId, generation: int, grace_ms: int, cause: str | None) -> Message:
+    return {"op": "stop", "job": job, "generation": generation, "grace_ms": grace_ms, "cause": cause}
+
+
+def _at(at_ms: int, now_ms: int) -> int:
+    """When something happened, by the driver's clock: not after it was told."""
+    return min(at_ms, now_ms)
+
+
+def _end_event(now_ms: int, report: Report) -> Event:
+    job, at_ms = JobId(report.job), _at(report.ended_ms, now_ms)
+    if report.end == "finished":
+        outcome = Outcome(report.outcome)
+        return JobFinished(at_ms, job, report.generation, outcome, report.exit_code, report.signal)
+    return JobStopped(at_ms, job, report.generation, StopCause(report.cause), report.saved_ms, report.reason)
+
+
+def _choose_port(job: JobId, replicas: int) -> int:
+    """A free port for a gang to meet at; for one replica a number that its neighbours do not have."""
+    if replicas <= 1:
+        return PORT_BASE + job % PORT_RANGE
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+__all__ = ["KeeperError", "LocalBackend"]

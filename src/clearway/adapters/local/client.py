@@ -1,0 +1,215 @@
+"""The wire to the keeper: starts it where none runs, sends without waiting, and reads in a thread of its own."""
+
+import json
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import asdict
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import clearway
+from clearway.adapters.local.config import LocalConfig
+from clearway.adapters.local.keeper.main import SOCKET
+from clearway.adapters.local.keeper.messages import Message, render_message
+from clearway.model.errors import ClearwayError
+
+START_S: Final = 30.0
+"""Longest wait for a new keeper to listen, and for its first answer; 0.1 s is usual, more means a fault."""
+ANSWER_S: Final = 30.0
+LOG: Final = "keeper.log"
+LOST: Final = "lost"
+"""`op` of the message that stands for the end of the connection."""
+
+
+class KeeperError(ClearwayError):
+    """The keeper cannot be started or does not answer."""
+
+
+def start_keeper(config: LocalConfig) -> None:
+    """Have a keeper listen in the state directory; one that does already stays. Raises KeeperError."""
+    make_state(config)
+    source = str(Path(clearway.__file__).parents[1])
+    program = (
+        f"import sys; sys.path.insert(0, {source!r}); from clearway.adapters.local.keeper.main import main; main()"
+    )
+    name = f"clearway-{sha256(str(config.state.resolve()).encode()).hexdigest()[:8]}"
+    settings = {name: value for name, value in asdict(config.settings).items() if name != "files_max"}
+    command = [sys.executable, "-I", "-S", "-c", program, str(config.state.resolve()), name, json.dumps(settings)]
+    log = config.state / LOG
+    with open(log, "ab") as output:
+        os.fchmod(output.fileno(), 0o600)
+        done = subprocess.run(  # noqa: S603 - our own program
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={"PATH": os.defpath, "LANG": "C.UTF-8"},
+            timeout=START_S,
+            check=False,
+        )
+    if done.returncode != 0:
+        raise KeeperError(f"expected the keeper of {config.state} to start; it ended with {done.returncode}: see {log}")
+
+
+def make_state(config: LocalConfig) -> None:
+    """The directories, with the modes that keep others out, and let jobs of others reach theirs."""
+    is_shared = os.geteuid() == 0
+    config.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    config.state.chmod(0o711 if is_shared and config.jobs is None else 0o700)
+    config.jobs_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    config.jobs_folder.chmod(0o711 if is_shared else 0o700)
+
+
+class KeeperClient:
+    """One connection. wake: called from the reading thread when `take` has something."""
+
+    def __init__(self, config: LocalConfig, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._inbox: deque[Message] = deque()
+        self._arrived = threading.Condition()
+        self._out = bytearray()
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._socket = _connect(config)
+        self._socket.setblocking(False)
+        self._poke_reader, self._poke_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._thread = threading.Thread(target=self._run, name="keeper-client", daemon=True)
+        self._thread.start()
+
+    def send(self, message: Message) -> None:
+        """Hand a message over; what the socket does not take at once follows by itself. Never waits or raises."""
+        line = render_message(message)
+        with self._lock:
+            if self._is_closed:
+                return
+            was_empty = not self._out
+            self._out.extend(line)
+            if was_empty:
+                self._flush()
+            if self._out:
+                _poke(self._poke_writer)
+
+    def take(self) -> list[Message]:
+        """What has arrived since the last call, in order."""
+        taken: list[Message] = []
+        while self._inbox:
+            taken.append(self._inbox.popleft())
+        return taken
+
+    def wait_for(self, operation: str) -> tuple[Message, list[Message]]:
+        """Wait for a message of that kind; returns it and those before it. Raises KeeperError."""
+        before: list[Message] = []
+        with self._arrived:
+            while True:
+                while self._inbox:
+                    message = self._inbox.popleft()
+                    if message["op"] == operation:
+                        return message, before
+                    if message["op"] == LOST:
+                        raise KeeperError("expected an answer of the keeper; it hung up: see keeper.log")
+                    before.append(message)
+                if not self._arrived.wait(ANSWER_S):
+                    raise KeeperError(f"expected an answer of the keeper within {ANSWER_S:g} s; none came")
+
+    def close(self) -> None:
+        """Hang up."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        _poke(self._poke_writer)
+        self._thread.join()
+        self._socket.close()
+        os.close(self._poke_reader)
+        os.close(self._poke_writer)
+
+    def _run(self) -> None:
+        buffer = bytearray()
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._poke_reader, selectors.EVENT_READ)
+            while not self._is_closed:
+                events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._out else 0)
+                selector.register(self._socket, events)
+                ready = {key.fileobj: mask for key, mask in selector.select()}
+                selector.unregister(self._socket)
+                if self._poke_reader in ready:
+                    os.read(self._poke_reader, 4096)
+                with self._lock:
+                    self._flush()
+                if ready.get(self._socket, 0) & selectors.EVENT_READ and not self._receive(buffer):
+                    return
+
+    def _receive(self, buffer: bytearray) -> bool:
+        """False = the connection is over."""
+        try:
+            data = self._socket.recv(1 << 20)
+        except BlockingIOError:
+            return True
+        except OSError:
+            data = b""
+        if not data:
+            self._deliver([{"op": LOST}])
+            return False
+        buffer.extend(data)
+        if b"\n" in data:
+            *lines, rest = bytes(buffer).split(b"\n")
+            buffer[:] = rest
+            self._deliver([json.loads(line) for line in lines])
+        return True
+
+    def _deliver(self, messages: list[Message]) -> None:
+        with self._arrived:
+            self._inbox.extend(messages)
+            self._arrived.notify_all()
+        self._wake()
+
+    def _flush(self) -> None:
+        while self._out:
+            try:
+                sent = self._socket.send(self._out)
+            except BlockingIOError:
+                return
+            except OSError:
+                self._out.clear()  # the reader sees the end of the connection
+                return
+            del self._out[:sent]
+
+
+def _connect(config: LocalConfig) -> socket.socket:
+    """To the keeper that listens, else to a new one."""
+    for is_last in (False, True):
+        try:
+            return _open(config.state)
+        except (FileNotFoundError, ConnectionRefusedError) as error:
+            if is_last:
+                raise KeeperError(f"expected the keeper of {config.state} to listen: {error}") from error
+            start_keeper(config)
+    raise AssertionError("unreachable")
+
+
+def _open(state: Path) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        folder = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            connection.connect(f"/proc/self/fd/{folder}/{SOCKET}")
+        finally:
+            os.close(folder)
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def _poke(writer: int) -> None:
+    try:
+        os.write(writer, b"\0")
+    except BlockingIOError:
+        return

@@ -1,0 +1,95 @@
+"""The devices of this machine: declared ones, which are names only; `nvml` has the real ones."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from clearway.model.cluster import NodeSpec
+from clearway.model.ids import NodeName
+
+DEVICES_DOWN: Final = "devices-down.json"
+"""File in the state directory by which declared nodes and devices are made to fail, and come back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """What may not be used now, with reasons. devices: (node, index within it)."""
+
+    nodes: Mapping[NodeName, str] = field(default_factory=dict)
+    devices: Mapping[tuple[NodeName, int], str] = field(default_factory=dict)
+
+
+class DeviceSource(Protocol):
+    """Where devices come from."""
+
+    @property
+    def is_virtual(self) -> bool:
+        """Whether a process holds nothing real by having a device, so that a frozen one may change devices."""
+        ...
+
+    def nodes(self) -> tuple[NodeSpec, ...]:
+        """The nodes, in a fixed order."""
+        ...
+
+    def visible(self, node: NodeName, indices: Sequence[int], /) -> str:
+        """CUDA_VISIBLE_DEVICES for these devices; "" = none."""
+        ...
+
+    def look(self) -> Health:
+        """What is down now. Called every second, from one thread; never raises for what the world does."""
+        ...
+
+
+class DeclaredDevices:
+    """Nodes as a configuration declares them, all on this machine.
+
+    down_file: JSON of what has failed, `{"nodes": ["n1"], "devices": {"n0": [1, 3]}}`; absent = nothing.
+    """
+
+    is_virtual = True
+
+    def __init__(self, nodes: Sequence[NodeSpec], down_file: Path) -> None:
+        self._nodes = tuple(nodes)
+        self._down_file = down_file
+        self._last = Health()
+
+    def nodes(self) -> tuple[NodeSpec, ...]:
+        """See `DeviceSource.nodes`."""
+        return self._nodes
+
+    def visible(self, _node: NodeName, indices: Sequence[int], /) -> str:
+        """Indices within the node."""
+        return ",".join(str(index) for index in indices)
+
+    def look(self) -> Health:
+        """What the file says. One that is being written, or is wrong, changes nothing."""
+        try:
+            text = self._down_file.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            self._last = Health()
+            return self._last
+        except OSError:
+            return self._last
+        try:
+            self._last = parse_down(text, self._nodes)
+        except (ValueError, TypeError, AttributeError):
+            return self._last
+        return self._last
+
+
+def parse_down(text: str, nodes: Sequence[NodeSpec]) -> Health:
+    """Of the text of a `devices-down.json`; names and indices that do not exist are left out. Raises ValueError."""
+    said = json.loads(text)
+    counts = {node.name: node.device_count for node in nodes}
+    reason = f"declared as failed in {DEVICES_DOWN}"
+    return Health(
+        nodes={NodeName(name): reason for name in said.get("nodes", ()) if name in counts},
+        devices={
+            (NodeName(name), index): reason
+            for name, indices in said.get("devices", {}).items()
+            for index in indices
+            if name in counts and isinstance(index, int) and 0 <= index < counts[NodeName(name)]
+        },
+    )

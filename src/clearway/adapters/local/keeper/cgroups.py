@@ -1,0 +1,297 @@
+"""A group of processes per run: cgroup v2, else the v1 freezer, else marked processes found by a scan of /proc.
+
+Where v2 is mounted without its controllers (hybrid machines), processes are tracked by v2 and limited by v1. Nothing
+here decides: it makes, fills, signals, freezes and removes groups, and says what it could not limit.
+"""
+
+import errno
+import os
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, Protocol
+
+from clearway.adapters.local.keeper.processes import find_marked, send_signal
+
+CPU_PERIOD_US: Final = 100_000
+"""The kernel's default period of CPU bandwidth."""
+V1_LIMITS: Final = ("memory", "cpu", "pids")
+
+
+class Limits(Protocol):
+    """What a run may use; 0 = no limit."""
+
+    @property
+    def cpu_milli(self) -> int:
+        """CPUs in thousandths."""
+        ...
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of memory."""
+        ...
+
+    @property
+    def processes_max(self) -> int:
+        """Processes and threads."""
+        ...
+
+
+def write_text(path: str | Path, text: str) -> bool:
+    """Write to a control file; False = the kernel refused."""
+    try:
+        with open(path, "wb", buffering=0) as file:
+            file.write(text.encode())
+    except OSError:
+        return False
+    return True
+
+
+def read_text(path: str | Path) -> str:
+    """A control file's text; "" = it is not there."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read().decode()
+    except OSError:
+        return ""
+
+
+def read_key(path: str | Path, key: str) -> int:
+    """The number after `key` in a file of `key number` lines; 0 = it is not there."""
+    for line in read_text(path).splitlines():
+        name, _, value = line.partition(" ")
+        if name == key:
+            return int(value)
+    return 0
+
+
+def find_mounts(mounts: str) -> tuple[str, dict[str, str]]:
+    """Where cgroups are mounted, from the text of /proc/self/mounts: path of v2 ("" = none), v1 controller → path."""
+    v2, v1 = "", {}
+    for line in mounts.splitlines():
+        _, path, kind, options = line.split()[:4]
+        if kind == "cgroup2" and not v2:
+            v2 = path
+        elif kind == "cgroup":
+            v1.update({option: path for option in options.split(",") if option in (*V1_LIMITS, "freezer")})
+    return v2, v1
+
+
+class Group:
+    """The processes of one run. paths: control directories to enter, the one that tracks them first."""
+
+    def __init__(self, mark: str, tracker: str, limiters: dict[str, str], kind: str) -> None:
+        self.mark = mark
+        self.kind = kind
+        self.tracker = tracker
+        self.limiters = limiters
+
+    @property
+    def entry_files(self) -> tuple[str, ...]:
+        """Files to which a process writes `0` to enter."""
+        paths = dict.fromkeys((self.tracker, *self.limiters.values()) if self.tracker else ())
+        return tuple(f"{path}/cgroup.procs" for path in paths)
+
+    def pids(self) -> list[int]:
+        """Processes alive in it, in those below it too."""
+        if not self.tracker:
+            return find_marked(self.mark)
+        found = [int(pid) for pid in read_text(f"{self.tracker}/cgroup.procs").split()]
+        if self.kind == "v2" and not found and not self.is_empty():
+            files = Path(self.tracker).rglob("cgroup.procs")
+            found = [int(pid) for file in files for pid in read_text(file).split()]
+        return found
+
+    def is_empty(self) -> bool:
+        """Whether no process of the run is left."""
+        if self.kind == "v2":
+            return read_key(f"{self.tracker}/cgroup.events", "populated") == 0
+        return not self.pids()
+
+    def send(self, number: int, pids: Iterable[int] | None = None) -> None:
+        """Signal every process, or those of `pids`."""
+        for pid in self.pids() if pids is None else pids:
+            send_signal(pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL to all, frozen or not."""
+        if self.kind == "v2" and write_text(f"{self.tracker}/cgroup.kill", "1"):
+            return
+        self.send(signal.SIGKILL)
+        self.thaw()
+
+    def freeze(self) -> None:
+        """Begin to stop all; `is_frozen` says when it is done."""
+        if self.kind == "v2":
+            write_text(f"{self.tracker}/cgroup.freeze", "1")
+        elif self.kind == "v1":
+            write_text(f"{self.tracker}/freezer.state", "FROZEN")
+        else:
+            self.send(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let all go on."""
+        if self.kind == "v2":
+            write_text(f"{self.tracker}/cgroup.freeze", "0")
+        elif self.kind == "v1":
+            write_text(f"{self.tracker}/freezer.state", "THAWED")
+        else:
+            self.send(signal.SIGCONT)
+
+    def is_frozen(self) -> bool:
+        """Whether every process has stopped."""
+        if self.kind == "v2":
+            return read_key(f"{self.tracker}/cgroup.events", "frozen") == 1
+        if self.kind == "v1":
+            return read_text(f"{self.tracker}/freezer.state").strip() == "FROZEN"
+        return True
+
+    def count_oom_kills(self) -> int:
+        """Processes that the kernel ended because the run was out of its memory."""
+        path = self.limiters.get("memory")
+        if path is None:
+            return 0
+        name = "memory.events" if path == self.tracker else "memory.oom_control"
+        return read_key(f"{path}/{name}", "oom_kill")
+
+    def remove(self) -> bool:
+        """Take the empty group away; False = something is still in it."""
+        is_gone = True
+        for path in dict.fromkeys((*self.limiters.values(), self.tracker) if self.tracker else ()):
+            is_gone = _remove_tree(path) and is_gone
+        return is_gone
+
+
+def _remove_tree(path: str) -> bool:
+    try:
+        os.rmdir(path)
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        if error.errno not in (errno.EBUSY, errno.ENOTEMPTY):
+            return False
+        below = [entry.path for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)]
+        if not below or not all(map(_remove_tree, below)):
+            return False
+        return _remove_tree(path)
+    return True
+
+
+class Groups:
+    """Makes groups below one directory per keeper. notes: what cannot be done on this machine, for people."""
+
+    def __init__(self, name: str, *, mounts: str | None = None, is_forbidden: bool = False) -> None:
+        self.notes: list[str] = []
+        self.kind = "marks"
+        self._tracker = ""
+        self._limiters: dict[str, str] = {}
+        if not is_forbidden:
+            self._find(name, read_text("/proc/self/mounts") if mounts is None else mounts)
+        self._describe()
+
+    def _find(self, name: str, mounts: str) -> None:
+        v2, v1 = find_mounts(mounts)
+        controllers: set[str] = set()
+        base = _make_base(v2, name, "v2") if v2 else ""
+        if base and os.path.exists(f"{base}/cgroup.events") and os.path.exists(f"{base}/cgroup.freeze"):
+            self.kind, self._tracker = "v2", base
+            wanted = [each for each in V1_LIMITS if each in read_text(f"{base}/cgroup.controllers").split()]
+            for controller in wanted:
+                if write_text(f"{base}/cgroup.subtree_control", f"+{controller}"):
+                    controllers.add(controller)
+        elif "freezer" in v1 and (base := _make_base(v1["freezer"], name, "freezer")):
+            self.kind, self._tracker = "v1", base
+        for controller in V1_LIMITS:
+            if controller in controllers:
+                self._limiters[controller] = ""
+            elif self._tracker and controller in v1 and (base := _make_base(v1[controller], name, controller)):
+                self._limiters[controller] = base
+
+    def _describe(self) -> None:
+        if self.kind == "marks":
+            self.notes.append(
+                "no cgroup can be made here (expected a writable cgroup v2 or v1 hierarchy): processes are found by "
+                "their parents and environment, and CPU and memory are not limited; start as root or with delegation"
+            )
+            return
+        missing = [each for each in V1_LIMITS if each not in self._limiters]
+        if missing:
+            self.notes.append(f"cgroup {self.kind}: {', '.join(missing)} cannot be limited here")
+
+    def shelter(self) -> None:
+        """Move this process to a group of its own, so that whoever ends its service by cgroup leaves it alone."""
+        if self.kind == "v2":
+            path = f"{self._tracker}/keeper"
+            os.makedirs(path, exist_ok=True)
+            write_text(f"{path}/cgroup.procs", "0")
+
+    def open(self, mark: str) -> Group:
+        """The group of a run as it was left by `make`."""
+        if not self._tracker:
+            return Group(mark, "", {}, self.kind)
+        tracker = f"{self._tracker}/{mark}"
+        limiters = {
+            controller: f"{base}/{mark}" if base else tracker
+            for controller, base in self._limiters.items()
+            if not base or os.path.isdir(f"{base}/{mark}")
+        }
+        return Group(mark, tracker, limiters, self.kind)
+
+    def make(self, mark: str, limits: Limits) -> Group:
+        """A new group with its limits. Raises OSError where the kernel refuses a directory."""
+        if not self._tracker:
+            return Group(mark, "", {}, self.kind)
+        tracker = f"{self._tracker}/{mark}"
+        os.makedirs(tracker, exist_ok=True)
+        limiters: dict[str, str] = {}
+        wanted = {"memory": limits.memory_bytes, "cpu": limits.cpu_milli, "pids": limits.processes_max}
+        for controller, amount in wanted.items():
+            base = self._limiters.get(controller)
+            if base is None or not amount:
+                continue
+            path = limiters[controller] = f"{base}/{mark}" if base else tracker
+            if base:
+                os.makedirs(path, exist_ok=True)
+            _limit(path, controller, amount, is_v2=not base)
+        return Group(mark, tracker, limiters, self.kind)
+
+
+def _limit(path: str, controller: str, amount: int, *, is_v2: bool) -> None:
+    quota_us = max(amount * CPU_PERIOD_US // 1000, 1000)
+    if controller == "pids":
+        write_text(f"{path}/pids.max", str(amount))
+    elif controller == "cpu" and is_v2:
+        write_text(f"{path}/cpu.max", f"{quota_us} {CPU_PERIOD_US}")
+    elif controller == "cpu":
+        write_text(f"{path}/cpu.cfs_quota_us", str(quota_us))
+    elif is_v2:
+        write_text(f"{path}/memory.max", str(amount))
+        write_text(f"{path}/memory.swap.max", "0")
+        write_text(f"{path}/memory.oom.group", "1")
+    else:
+        write_text(f"{path}/memory.limit_in_bytes", str(amount))
+        write_text(f"{path}/memory.memsw.limit_in_bytes", str(amount))
+
+
+def _make_base(mount: str, name: str, controller: str) -> str:
+    """A directory for our groups: at the root of the hierarchy, else below our own cgroup; "" = neither."""
+    for above in (mount, mount + _own_path(controller)):
+        path = f"{above.rstrip('/')}/{name}"
+        try:
+            os.makedirs(path, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(f"{path}/cgroup.procs", os.W_OK):
+            if controller == "v2":
+                for each in V1_LIMITS:
+                    write_text(f"{above}/cgroup.subtree_control", f"+{each}")
+            return path
+    return ""
+
+
+def _own_path(controller: str) -> str:
+    for line in read_text("/proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controller in controllers.split(",") or (controller == "v2" and not controllers):
+            return path.rstrip("/")
+    return ""

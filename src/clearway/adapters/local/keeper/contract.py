@@ -1,0 +1,117 @@
+"""The files through which a job and the keeper speak: `progress.json` from the job, `request.json` to it.
+
+Both lie in the job's own directory, which belongs to its user: nothing there is trusted. What the job writes is read
+without following links, without blocking and up to a bound; what is not understood counts as not said.
+"""
+
+import json
+import os
+import stat
+from dataclasses import dataclass
+from typing import Any, Final
+
+PROGRESS: Final = "progress.json"
+REQUEST: Final = "request.json"
+PROGRESS_BYTES_MAX: Final = 64 << 10
+"""A hundred times what the protocol needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What a job said. progress: 0 to 1. checkpoint_at_ms: Unix time of the last checkpoint, 0 = none.
+
+    answers: the request that this checkpoint answers, "" = none. is_done: the work is complete.
+    """
+
+    progress: float = 0.0
+    checkpoint_at_ms: int = 0
+    answers: str = ""
+    is_done: bool = False
+
+
+NOTHING_SAID = Progress()
+
+
+def read_progress(job_dir: str) -> Progress:
+    """What the job says now."""
+    try:
+        descriptor = os.open(f"{job_dir}/{PROGRESS}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return NOTHING_SAID
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return NOTHING_SAID
+        text = file.read(PROGRESS_BYTES_MAX + 1)
+    return parse_progress(text) if len(text) <= PROGRESS_BYTES_MAX else NOTHING_SAID
+
+
+def parse_progress(text: bytes) -> Progress:
+    """Of a JSON object with `progress`, `checkpoint_at` (Unix seconds), `answers` and `done`; all optional."""
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return NOTHING_SAID
+    if not isinstance(said, dict):
+        return NOTHING_SAID
+    answers = said.get("answers")
+    return Progress(
+        progress=min(max(_number(said.get("progress")), 0.0), 1.0),
+        checkpoint_at_ms=int(min(max(_number(said.get("checkpoint_at")), 0.0), 1e11) * 1000),
+        answers=answers if isinstance(answers, str) else "",
+        is_done=said.get("done") is True,
+    )
+
+
+def _number(value: Any) -> float:
+    """A finite number, else 0."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and abs(value) < 1e300 else 0.0
+
+
+def write_request(job_dir: str, request: dict[str, Any], uid: int | None, gid: int | None) -> None:
+    """Put `request` where the job looks for it. The user may have spoilt his directory: then he gets no request."""
+    path, beside = f"{job_dir}/{REQUEST}", f"{job_dir}/.{REQUEST}.new"
+    try:
+        remove_request(job_dir)
+        if os.path.lexists(beside):
+            os.unlink(beside)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(beside, flags, 0o644)
+        with open(descriptor, "wb") as file:
+            if uid is not None and gid is not None:
+                os.fchown(descriptor, uid, gid)
+            file.write(json.dumps(request).encode())
+        os.rename(beside, path)
+    except OSError:
+        return
+
+
+def remove_request(job_dir: str) -> None:
+    """What was asked of an earlier generation is not asked any more."""
+    try:
+        os.unlink(f"{job_dir}/{REQUEST}")
+    except OSError:
+        return
+
+
+def make_job_dir(job_dir: str, uid: int | None, gid: int | None) -> None:
+    """The job's own directory, for its user alone. Raises OSError."""
+    try:
+        os.mkdir(job_dir, 0o700)
+    except FileExistsError:
+        return
+    if uid is not None and gid is not None:
+        os.chown(job_dir, uid, gid, follow_symlinks=False)
+
+
+def remove_job_dir(job_dir: str) -> None:
+    """Take away the protocol's files, and the directory if the job left nothing else in it."""
+    for name in (PROGRESS, REQUEST):
+        try:
+            os.unlink(f"{job_dir}/{name}")
+        except OSError:
+            continue
+    try:
+        os.rmdir(job_dir)
+    except OSError:
+        return

@@ -1,0 +1,488 @@
+"""The keeper's loop: one socket, its children, their pipes, and what is due."""
+
+import errno
+import fcntl
+import json
+import os
+import resource
+import selectors
+import signal
+import socket
+import struct
+import sys
+import traceback
+from collections.abc import Callable
+from heapq import heappop, heappush
+from pathlib import Path
+from typing import Final
+
+from clearway.adapters.local.keeper import contract, processes
+from clearway.adapters.local.keeper.cgroups import Groups
+from clearway.adapters.local.keeper.host import DROPPED, MOVED, NEVER, UNKNOWN_STATUS, Purpose, Settings, tick_ms
+from clearway.adapters.local.keeper.messages import LINE_MAX, Launch, Message, Report, render_message
+from clearway.adapters.local.keeper.records import Records, Started
+from clearway.adapters.local.keeper.runs import Run
+
+SOCKET: Final = "keeper.sock"
+LOCK: Final = "keeper.lock"
+RESULTS_MAX: Final = 20_000
+RESULTS_MS: Final = 3_600_000
+"""Results that were told are kept so many and so long, for a controller that died before it wrote them down."""
+OUT_BYTES_MAX: Final = 64 << 20
+"""A controller that lets so much pile up is cut off; it connects again and asks for all there is."""
+IDLE_CHECK_MS: Final = 1_000
+
+
+class Keeper:
+    """Implements `host.Host`. state: the directory; one keeper holds its lock."""
+
+    def __init__(self, state: Path, name: str, settings: Settings) -> None:
+        self.settings = settings
+        self.boot = processes.read_boot_id()
+        self.records = Records(state)
+        self.groups = Groups(name, is_forbidden=settings.is_without_cgroups)
+        self._runs: dict[int, Run] = {}
+        self._behind: dict[int, Run] = {}
+        self._generations: dict[int, int] = {}
+        self._results: dict[tuple[int, int], tuple[int, Report]] = {}
+        self._owners: dict[int, Run] = {}
+        self._readers: dict[int, Callable[[], None]] = {}
+        self._due: list[tuple[int, int, Run]] = []
+        self._sequence = 0
+        self._busy_tick = tick_ms()
+        self._selector = selectors.EpollSelector()
+        self._client: socket.socket | None = None
+        self._in = bytearray()
+        self._out = bytearray()
+        self._is_over = False
+        self._operations: dict[str, Callable[[Message], None]] = {
+            "connect": self._connect,
+            "start": self._start,
+            "stop": self._stop,
+            "suspend": self._suspend,
+            "fail": self._fail,
+            "shutdown": self._shutdown,
+        }
+
+    # --- the loop ----------------------------------------------------------------------------------------------------
+
+    def serve(self, listener: socket.socket) -> None:
+        """Until there is nothing to keep for a while, or a controller asks for the end."""
+        wake_reader, wake_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)  # who wants to end it ends its jobs first: `shutdown`
+        self.watch(wake_reader, lambda: self._reap(wake_reader))
+        self.watch(listener.fileno(), lambda: self._accept(listener))
+        self._adopt()
+        while not self._is_over:
+            self._wait()
+            self._advance_due()
+
+    def _wait(self) -> None:
+        due = self._due[0][0] if self._due else tick_ms() + IDLE_CHECK_MS
+        wait_s = min(max(due - tick_ms(), 0), IDLE_CHECK_MS) / 1000
+        for key, mask in self._selector.select(wait_s):
+            take = self._readers.get(key.fd)
+            if take is not None and mask & selectors.EVENT_READ:
+                self._guard(take)
+            if self._client is not None and key.fd == self._client.fileno() and mask & selectors.EVENT_WRITE:
+                self._flush()
+        if not self._due:
+            self._exit_if_idle()
+
+    def _guard(self, take: Callable[[], None]) -> None:
+        """A fault of ours with one run must not end the others."""
+        try:
+            take()
+        except Exception:
+            traceback.print_exc()
+            sys.stderr.flush()
+
+    def _advance_due(self) -> None:
+        tick = tick_ms()
+        while self._due and self._due[0][0] <= tick:
+            due, _, run = heappop(self._due)
+            if run.due_tick == due:
+                run.due_tick = NEVER
+                self._guard(run.advance)
+
+    def _exit_if_idle(self) -> None:
+        if self._runs or self._behind or self._client is not None:
+            self._busy_tick = tick_ms()
+        elif tick_ms() - self._busy_tick > self.settings.idle_exit_ms:
+            self._is_over = True
+
+    # --- what runs need ----------------------------------------------------------------------------------------------
+
+    def announce(self, report: Report) -> None:
+        """See `Host.announce`."""
+        if report.phase == "ended":
+            self._keep(report)
+        self._send({"op": "report", "run": report.to_message()})
+
+    def _keep(self, report: Report) -> None:
+        tick = tick_ms()
+        self._results[report.job, report.generation] = (tick, report)
+        while self._results:
+            key, (at, _) = next(iter(self._results.items()))
+            if len(self._results) <= RESULTS_MAX and tick - at <= RESULTS_MS:
+                break
+            self._forget(key)
+
+    def own(self, pid: int, run: Run) -> None:
+        """See `Host.own`."""
+        self._owners[pid] = run
+
+    def watch(self, descriptor: int, take: Callable[[], None]) -> None:
+        """See `Host.watch`."""
+        self._readers[descriptor] = take
+        self._selector.register(descriptor, selectors.EVENT_READ)
+
+    def unwatch(self, descriptor: int) -> None:
+        """See `Host.unwatch`."""
+        del self._readers[descriptor]
+        self._selector.unregister(descriptor)
+        os.close(descriptor)
+
+    def schedule(self, run: Run, due_tick: int) -> None:
+        """See `Host.schedule`."""
+        if due_tick != run.due_tick:
+            run.due_tick = due_tick
+            if due_tick != NEVER:
+                self._sequence += 1
+                heappush(self._due, (due_tick, self._sequence, run))
+
+    def ended(self, run: Run) -> None:
+        """See `Host.ended`."""
+        job = run.report.job
+        if self._runs.get(job) is run:
+            del self._runs[job]
+        successor = run.successor
+        if successor is not None and run.report.end == "":
+            self._take_over(run, successor)
+        behind = self._behind.pop(job, None)
+        if behind is not None:
+            self._begin(behind)
+
+    def _take_over(self, run: Run, launch: Launch) -> None:
+        """The old processes of a job that moves are gone: start the new ones."""
+        new = self._make_run(launch)
+        new.report.resized_ms = max(run.report.ended_ms, 1)
+        new.limit_tick = run.carried_limit_tick
+        self.announce(new.report)
+        self._begin(new)
+
+    def _reap(self, wake_reader: int) -> None:
+        os.read(wake_reader, 65536)
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            run = self._owners.pop(pid, None)
+            if run is not None:
+                self._guard(lambda run=run, pid=pid, status=status: run.child_ended(pid, status))  # type: ignore[misc]
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    def _start(self, message: Message) -> None:
+        launch = Launch.of_message(message["launch"])
+        job = launch.job
+        if launch.generation <= self._generations.get(job, 0) or not self.records.begin(launch):
+            return
+        self._generations[job] = launch.generation
+        old = self._runs.get(job)
+        if launch.is_move:
+            self._move(launch, old)
+        elif old is not None and old.can_go_on(launch):
+            old.go_on(launch)
+        elif old is not None and not old.report.ended_ms:
+            self._behind[job] = self._make_run(launch)
+            old.successor = None
+            old.end(DROPPED, 0)
+        else:
+            self._begin(self._make_run(launch))
+
+    def _make_run(self, launch: Launch) -> Run:
+        saved_ms = self.records.read_saved(launch.job) if launch.generation > 1 else 0
+        report = Report(job=launch.job, generation=launch.generation, saved_ms=saved_ms)
+        return Run(self, launch, f"{launch.job}.{launch.generation}", report, done_ms=saved_ms)
+
+    def _begin(self, run: Run) -> None:
+        self._runs[run.report.job] = run
+        run.begin()
+
+    def _move(self, launch: Launch, old: Run | None) -> None:
+        if old is None or old.report.ended_ms:
+            self._move_nothing(launch)
+            return
+        old.successor = launch
+        old.carried_limit_tick = old.limit_tick
+        old.report.generation = launch.generation
+        action = "resize" if len(launch.replicas) != len(old.launch.replicas) else "migrate"
+        old.ask_to_leave(MOVED, action, launch.grace_ms, len(launch.replicas))
+
+    def _move_nothing(self, launch: Launch) -> None:
+        """The job ended while it was being told to move: its end counts for the new generation too."""
+        known = [report for (job, _), (_, report) in self._results.items() if job == launch.job]
+        reason = "it had ended before it could move, and how is not known"
+        lost = Report(job=launch.job, generation=0, end="stopped", cause="node_failed", reason=reason)
+        message = (known[-1] if known else lost).to_message()
+        report = Report.of_message({**message, "generation": launch.generation, "phase": "ended", "stuck": []})
+        report.ended_ms = report.ended_ms or 1
+        self.records.note_result(report)
+        self.announce(report)
+
+    def _find(self, message: Message) -> Run | None:
+        """The run that a command means; None = it is gone, or the command is of an older generation."""
+        run = self._behind.get(message["job"]) or self._runs.get(message["job"])
+        if run is None or message["generation"] < run.report.generation or run.report.ended_ms:
+            return None
+        return run
+
+    def _stop(self, message: Message) -> None:
+        run = self._find(message)
+        if run is None:
+            return
+        grace_ms, cause = message["grace_ms"], message["cause"]
+        if run is self._behind.get(message["job"]):
+            del self._behind[message["job"]]
+        if cause is None:
+            run.successor = None
+            is_inactive = run.stage in ("queued", "frozen", "freezing")
+            wait_ms = 0 if is_inactive else max(grace_ms, self.settings.kill_wait_ms)
+            run.end(Purpose("finished", "CANCELLED"), wait_ms)
+        elif run.stage not in ("frozen", "freezing"):
+            run.leave_for(Purpose("stopped", cause), grace_ms)
+
+    def _suspend(self, message: Message) -> None:
+        run = self._find(message)
+        if run is not None and run.stage in ("queued", "setup", "launching", "running") and run.leave is None:
+            run.freeze()
+
+    def _fail(self, message: Message) -> None:
+        run = self._find(message)
+        if run is None:
+            return
+        run.successor = None
+        if run.stage in ("frozen", "freezing"):
+            run.end(DROPPED, 0)
+        else:
+            run.end(Purpose("stopped", message["cause"], message["reason"]), 0)
+
+    def _shutdown(self, _message: Message) -> None:
+        """End, if nothing runs."""
+        self._is_over = not self._runs and not self._behind
+
+    # --- finding again -----------------------------------------------------------------------------------------------
+
+    def _connect(self, message: Message) -> None:
+        held = dict(message["holdings"])
+        for key in list(self._results):
+            if held.get(key[0]) != key[1]:
+                self._forget(key)
+        for job, run in list(self._runs.items()):
+            if job not in held or held[job] < run.report.generation:
+                run.successor = None
+                self._behind.pop(job, None)
+                run.end(DROPPED, self.settings.leftover_wait_ms)
+            elif held[job] > run.report.generation:
+                run.orphan_tick = tick_ms() + self.settings.orphan_ms
+                run.advance()
+        reports = [report for _, report in self._results.values()]
+        reports += [run.report for job, run in self._runs.items() if held.get(job) == run.report.generation]
+        known = [report.to_message() for report in reports]
+        self._send({"op": "connected", "runs": known, "notes": self.groups.notes, "pid": os.getpid()})
+
+    def _forget(self, key: tuple[int, int]) -> None:
+        _, report = self._results.pop(key)
+        launch = self.records.read_launch(*key)
+        if report.end == "finished":
+            self.records.forget_saved(report.job)
+            if launch is not None:
+                contract.remove_job_dir(launch.job_dir)
+        self.records.forget(*key)
+
+    def _adopt(self) -> None:
+        """Take over what an earlier keeper left."""
+        for job, generation in self.records.list():
+            self._generations[job] = generation
+            result = self.records.read_result(job, generation)
+            launch = self.records.read_launch(job, generation)
+            if result is not None:
+                if result.end in ("finished", "stopped"):
+                    self._results[job, generation] = (tick_ms(), result)
+                else:
+                    self.records.forget(job, generation)
+            elif launch is None:
+                self._generations.pop(job)
+                self.records.forget(job, generation)
+            else:
+                self._guard(lambda launch=launch: self._adopt_run(launch))  # type: ignore[misc]
+
+    def _adopt_run(self, launch: Launch) -> None:
+        job, before = launch.job, self._runs.get(launch.job)
+        started = self.records.read_started(job, launch.generation)
+        if started is None and launch.is_move and before is not None:
+            self._move(launch, before)
+            return
+        if before is not None:  # the older one was being ended so that this could start
+            before.end(DROPPED, 0)
+        run = self._make_run(launch)
+        self._runs[job] = run
+        if started is None:
+            run.group = self.groups.open(run.mark)
+            run.end(Purpose("stopped", "start_failed", "the keeper was ended while it started the job"), 0)
+        elif started.boot != self.boot:
+            run.end(Purpose("stopped", "node_failed", "the machine restarted"), 0)
+        else:
+            self._adopt_processes(run, started)
+
+    def _adopt_processes(self, run: Run, started: Started) -> None:
+        run.mark = started.mark
+        run.group = self.groups.open(started.mark)
+        run.report.started_ms, run.report.resized_ms = started.started_ms, started.resized_ms
+        run.began_ms, run.done_ms = started.began_ms, started.done_ms
+        run.limit_tick = started.limit_tick_ms or NEVER
+        is_frozen = started.suspended_ms > 0
+        run.stage = "setup" if started.is_setup else "frozen" if is_frozen else "running"
+        run.report.suspended_ms = started.suspended_ms
+        run.report.phase = "suspended" if is_frozen else "running"
+        for pid, ticks, rank in started.processes:
+            if not self._follow(run, pid, ticks, rank):
+                run.has_unknown_end = True
+        run.adopted()
+
+    def _follow(self, run: Run, pid: int, ticks: int, rank: int) -> bool:
+        """Be told of the end of a process that is not our child; False = it has ended."""
+        if not processes.is_same_alive(pid, ticks):
+            return False
+        try:
+            descriptor = os.pidfd_open(pid)
+        except OSError:
+            return False
+        run.mains[pid], run.ticks[pid] = rank, ticks
+
+        def over() -> None:
+            self.unwatch(descriptor)
+            run.child_ended(pid, UNKNOWN_STATUS)
+
+        self.watch(descriptor, over)
+        return True
+
+    # --- the socket --------------------------------------------------------------------------------------------------
+
+    def _accept(self, listener: socket.socket) -> None:
+        client, _ = listener.accept()
+        credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        _, uid, _ = struct.unpack("3i", credentials)
+        if uid not in (0, os.getuid()):
+            client.close()
+            return
+        self._hang_up()
+        client.setblocking(False)
+        self._client = client
+        self._readers[client.fileno()] = self._read
+        self._selector.register(client.fileno(), selectors.EVENT_READ)
+
+    def _hang_up(self) -> None:
+        if self._client is not None:
+            self._readers.pop(self._client.fileno(), None)
+            self._selector.unregister(self._client.fileno())
+            self._client.close()
+        self._client = None
+        self._in.clear()
+        self._out.clear()
+        self._busy_tick = tick_ms()
+
+    def _read(self) -> None:
+        assert self._client is not None
+        try:
+            data = self._client.recv(1 << 20)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data or len(self._in) > LINE_MAX:
+            self._hang_up()
+            return
+        self._in.extend(data)
+        if b"\n" not in data:
+            return
+        *lines, rest = bytes(self._in).split(b"\n")
+        self._in[:] = rest
+        for line in lines:
+            self._guard(lambda line=line: self._obey(line))  # type: ignore[misc]
+
+    def _obey(self, line: bytes) -> None:
+        message = json.loads(line)
+        self._operations[message["op"]](message)
+
+    def _send(self, message: Message) -> None:
+        if self._client is None:
+            return
+        self._out.extend(render_message(message))
+        self._flush()
+        if len(self._out) > OUT_BYTES_MAX:
+            self._hang_up()
+
+    def _flush(self) -> None:
+        assert self._client is not None
+        while self._out:
+            try:
+                sent = self._client.send(self._out)
+            except BlockingIOError:
+                break
+            except OSError:
+                self._out.clear()  # the end of the connection is read in its turn
+                break
+            del self._out[:sent]
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._out else 0)
+        if self._selector.get_key(self._client.fileno()).events != events:
+            self._selector.modify(self._client.fileno(), events)
+
+
+def _listen(state: Path) -> socket.socket:
+    """A socket for the state's owner alone. By way of the directory's descriptor: a socket's path must be short."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    folder = os.open(state, os.O_RDONLY | os.O_DIRECTORY)
+    os.umask(0o177)
+    (state / SOCKET).unlink(missing_ok=True)
+    listener.bind(f"/proc/self/fd/{folder}/{SOCKET}")
+    os.umask(0o077)
+    os.close(folder)
+    listener.listen(8)
+    listener.setblocking(False)
+    return listener
+
+
+def main() -> None:
+    """Arguments: the state directory, a name for control groups, settings as JSON. Returns at once in the process that
+    was called, when the keeper listens in another; exit status 0 also where one listens already."""
+    state, name, settings = Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
+    os.umask(0o077)
+    lock = os.open(state / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno != errno.EWOULDBLOCK:
+            raise
+        return
+    listener = _listen(state)
+    if os.fork():
+        return
+    os.setsid()
+    os.chdir("/")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    processes.become_subreaper()
+    keeper = Keeper(state, name, Settings(**settings, files_max=soft))
+    keeper.groups.shelter()
+    try:
+        keeper.serve(listener)
+    finally:
+        (state / SOCKET).unlink(missing_ok=True)

@@ -1,0 +1,129 @@
+"""What the controller's side and the keeper say to one another: one JSON object a line.
+
+Requests have `op`: `connect`, `start`, `stop`, `suspend`, `fail`, `shutdown`. The keeper answers `connect` with
+`connected`, and otherwise sends a Report of a run whenever something about it changed. A report says the whole truth
+about its run, so a lost one costs nothing: the next says it again.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+Message = dict[str, Any]
+
+LINE_MAX = 64 << 20
+"""Bytes of one message; a gang of thousands of replicas with long environments has less."""
+
+
+def render_message(message: Message) -> bytes:
+    """One line."""
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLaunch:
+    """One process to start. rank: its number. node: its (virtual) node. Paths: "" = /dev/null."""
+
+    rank: int
+    node: str
+    environment: dict[str, str]
+    stdin: str
+    stdout: str
+    stderr: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """Everything that the keeper must know to run one generation of a job. Times in milliseconds.
+
+    argv: program and arguments; "{script}" stands for the path of the script. setup: shell text, "" = none.
+    uid, gid, groups: None = do not change. cpu_milli, memory_bytes, processes_max: of the whole generation; 0 = no
+    limit. limit_signal: number, 0 = none. preempt_signal: sent to processes that handle it. saves_on_signal: whether
+    it is worth waiting for a checkpoint. work_milli: speed of this many replicas, in thousandths of the job as
+    submitted. devices: (node, index) held. is_movable: a frozen run may go on with other devices. is_move: it takes
+    over from the generation before it, which saves and leaves first. warm: names the kind of runner, "" = none.
+    job_dir: CLEARWAY_JOB_DIR, made for the user.
+    """
+
+    job: int
+    generation: int
+    replicas: tuple[ReplicaLaunch, ...]
+    environment: dict[str, str]
+    argv: tuple[str, ...]
+    script: str
+    workdir: str
+    job_dir: str
+    setup: str = ""
+    append: bool = False
+    uid: int | None = None
+    gid: int | None = None
+    groups: tuple[int, ...] = ()
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    processes_max: int = 0
+    limit_ms: int | None = None
+    limit_signal: int = 0
+    limit_signal_before_ms: int = 0
+    limit_signal_shell_only: bool = False
+    preempt_signal: int = 0
+    saves: bool = False
+    saves_on_signal: bool = False
+    grace_ms: int = 0
+    work_milli: int = 1000
+    devices: tuple[tuple[str, int], ...] = ()
+    is_movable: bool = True
+    is_move: bool = False
+    warm: str = ""
+
+    def to_message(self) -> Message:
+        """As JSON has it."""
+        return asdict(self)
+
+    @classmethod
+    def of_message(cls, message: Message) -> "Launch":
+        """The inverse of `to_message`."""
+        values = dict(message)
+        values["replicas"] = tuple(ReplicaLaunch(**replica) for replica in values["replicas"])
+        values["argv"] = tuple(values["argv"])
+        values["groups"] = tuple(values["groups"])
+        values["devices"] = tuple((node, index) for node, index in values["devices"])
+        return cls(**values)
+
+
+@dataclass(slots=True, kw_only=True)
+class Report:
+    """What is true of a run. phase: `starting`, `running`, `suspended`, `ended`.
+
+    started_ms: Unix time at which all replicas ran; 0 = not yet. resized_ms: when it took over from the generation
+    before it; 0 = it did not. saved_ms: work that is safe. saved_at_ms: when that was saved. end: `finished` or
+    `stopped`; outcome or cause says more. stuck: (node, device, reason) of devices that its processes cannot be driven
+    from.
+    """
+
+    job: int
+    generation: int
+    phase: str = "starting"
+    started_ms: int = 0
+    resized_ms: int = 0
+    suspended_ms: int = 0
+    saved_ms: int = 0
+    saved_at_ms: int = 0
+    ended_ms: int = 0
+    end: str = ""
+    outcome: str = ""
+    cause: str = ""
+    exit_code: int = 0
+    signal: int = 0
+    reason: str = ""
+    stuck: list[tuple[str, int, str]] = field(default_factory=list)
+
+    def to_message(self) -> Message:
+        """As JSON has it."""
+        return asdict(self)
+
+    @classmethod
+    def of_message(cls, message: Message) -> "Report":
+        """The inverse of `to_message`."""
+        values = dict(message)
+        values["stuck"] = [(node, index, reason) for node, index, reason in values["stuck"]]
+        return cls(**values)

@@ -1,0 +1,113 @@
+"""What the kernel says about processes, by /proc and prctl."""
+
+import ctypes
+import os
+import signal
+from pathlib import Path
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+MARK = "CLEARWAY_RUN"
+"""Variable that names the run in the environment of each of its processes."""
+
+
+def become_subreaper() -> None:
+    """Children whose parent died become ours, so that none is out of sight and the end of each is seen."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def read_boot_id() -> str:
+    """Differs after each restart of the machine."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def read_stat(pid: int) -> tuple[str, int, int] | None:
+    """State letter, parent and start time in ticks since boot; None = no such process."""
+    text = _read(f"/proc/{pid}/stat")
+    if not text:
+        return None
+    fields = text[text.rindex(b")") + 2 :].split()
+    return fields[0].decode(), int(fields[1]), int(fields[19])
+
+
+def is_same_alive(pid: int, start_ticks: int) -> bool:
+    """Whether the process that had this number and start time still runs."""
+    stat = read_stat(pid)
+    return stat is not None and stat[0] not in "ZX" and stat[2] == start_ticks
+
+
+def read_start_ticks(pid: int) -> int:
+    """Start time of a process in ticks since boot; 0 = it is gone."""
+    stat = read_stat(pid)
+    return 0 if stat is None else stat[2]
+
+
+def read_name(pid: int) -> str:
+    """Short name of a process, with its state, for messages."""
+    stat = read_stat(pid)
+    name = _read(f"/proc/{pid}/comm").decode(errors="replace").strip()
+    return f"pid {pid} ({name or 'gone'}, state {stat[0] if stat else '?'})"
+
+
+def handles_signal(pid: int, number: int) -> bool:
+    """Whether the process has a handler for the signal, so that sending it does not simply kill it."""
+    for line in _read(f"/proc/{pid}/status").splitlines():
+        if line.startswith(b"SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
+def send_signal(pid: int, number: int) -> None:
+    """Signal a process that may be gone."""
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def find_marked(mark: str) -> list[int]:
+    """Processes alive with `CLEARWAY_RUN=mark` in their environment, and all their descendants."""
+    parents: dict[int, list[int]] = {}
+    found: list[int] = []
+    needle = f"{MARK}={mark}".encode()
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        stat = read_stat(int(name))
+        if stat is None or stat[0] in "ZX":
+            continue
+        parents.setdefault(stat[1], []).append(int(name))
+        if needle in _read(f"/proc/{name}/environ").split(b"\0"):
+            found.append(int(name))
+    return collect_descendants(found, parents)
+
+
+def collect_descendants(roots: list[int], children: dict[int, list[int]]) -> list[int]:
+    """`roots` and all below them, without repeats. children: parent → pids."""
+    seen: dict[int, None] = {}
+    todo = list(roots)
+    while todo:
+        pid = todo.pop()
+        if pid not in seen:
+            seen[pid] = None
+            todo.extend(children.get(pid, []))
+    return list(seen)
+
+
+def signal_number(name: str) -> int:
+    """Number of `USR1`, `SIGUSR1` or `10`. Raises ValueError."""
+    text = name.strip().upper()
+    if text.isdigit() and 0 < int(text) < signal.NSIG:
+        return int(text)
+    found = getattr(signal.Signals, text if text.startswith("SIG") else f"SIG{text}", None)
+    if found is None:
+        raise ValueError(f"expected the name or number of a signal, such as USR1; found {name!r}")
+    return int(found)

@@ -1,0 +1,517 @@
+"""The life of one generation of a job, from its first process to the end of its last one.
+
+    queued → (setup →) launching → running → draining → ended
+                                   running ⇄ frozen
+
+A run has ended only when its group is empty: what outlives the main processes gets SIGTERM, a wait, then SIGKILL. What
+even that does not end is reported by name, and its devices with it, until it is gone.
+
+Its processes outlive their keeper; `adopted` is where the next one takes over.
+"""
+
+import os
+import signal
+from dataclasses import dataclass, field
+from typing import Final
+
+from clearway.adapters.local.keeper import contract, processes
+from clearway.adapters.local.keeper.cgroups import Group
+from clearway.adapters.local.keeper.host import (
+    ANSWER_MS,
+    DROPPED,
+    MOVED,
+    NEVER,
+    POLL_FIRST_MS,
+    POLL_MAX_MS,
+    PROGRESS_MS,
+    STUCK_MS,
+    UNKNOWN_STATUS,
+    Host,
+    Leave,
+    Purpose,
+    now_ms,
+    render_status,
+    split_status,
+    tick_ms,
+)
+from clearway.adapters.local.keeper.messages import Launch, Report
+from clearway.adapters.local.keeper.records import Started
+from clearway.adapters.local.keeper.spawn import Child, explain_failure, make_script, spawn
+
+SHELLS: Final = ("/bin/bash", "/bin/sh")
+"""What runs a setup step."""
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One generation at a time; a frozen run that goes on, and only that, takes the number of the next."""
+
+    host: Host
+    launch: Launch
+    mark: str
+    report: Report
+    stage: str = "queued"
+    group: Group | None = None
+    successor: Launch | None = None
+    mains: dict[int, int] = field(default_factory=dict)
+    ticks: dict[int, int] = field(default_factory=dict)
+    pipes: dict[int, bytearray] = field(default_factory=dict)
+    bad_status: int = 0
+    has_unknown_end: bool = False
+    was_signalled: bool = False
+    purpose: Purpose | None = None
+    leave: Leave | None = None
+    request: str = ""
+    began_ms: int = 0
+    done_ms: int = 0
+    limit_tick: int = NEVER
+    signal_tick: int = NEVER
+    progress_tick: int = NEVER
+    kill_tick: int = NEVER
+    killed_tick: int = NEVER
+    orphan_tick: int = NEVER
+    carried_limit_tick: int = NEVER
+    due_tick: int = NEVER
+    poll_ms: int = POLL_FIRST_MS
+
+    # --- beginning ---------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start the first processes. What fails here is a failed start."""
+        launch = self.launch
+        try:
+            self.group = self.host.groups.make(self.mark, launch)
+            contract.make_job_dir(launch.job_dir, launch.uid, launch.gid)
+        except OSError as error:
+            self._fail_start(f"prepare {error.filename or launch.job_dir}: {error.strerror}")
+            return
+        contract.remove_request(launch.job_dir)
+        self.stage = "setup" if launch.setup else "launching"
+        self._spawn_all()
+
+    def _spawn_all(self) -> None:
+        is_setup = self.stage == "setup"
+        ranks = self._setup_ranks() if is_setup else list(range(len(self.launch.replicas)))
+        script = gate = opener = -1
+        try:
+            script = make_script(self.launch.setup if is_setup else self.launch.script)
+            if len(ranks) > 1:
+                gate, opener = os.pipe2(os.O_CLOEXEC)
+            for index in ranks:
+                pid, pipe = spawn(self._child(index, script, gate, is_setup=is_setup))
+                if index == ranks[0] and opener >= 0:
+                    os.close(opener)
+                    opener = -1
+                self.mains[pid] = index
+                self.ticks[pid] = processes.read_start_ticks(pid)
+                self.pipes[pipe] = bytearray()
+                self.host.own(pid, self)
+                self.host.watch(pipe, lambda pipe=pipe: self._read_pipe(pipe))  # type: ignore[misc]
+        except OSError as error:
+            self._fail_start(f"start a process: {error.strerror}")
+        finally:
+            for descriptor in (script, gate, opener):
+                if descriptor >= 0:
+                    os.close(descriptor)
+        self._note()
+
+    def _setup_ranks(self) -> list[int]:
+        """The first replica of each node."""
+        first: dict[str, int] = {}
+        for index, replica in enumerate(self.launch.replicas):
+            first.setdefault(replica.node, index)
+        return list(first.values())
+
+    def _child(self, index: int, script: int, gate: int, *, is_setup: bool) -> Child:
+        launch, replica = self.launch, self.launch.replicas[index]
+        assert self.group is not None
+        is_first = index == 0
+        continues = launch.append or (bool(launch.setup) and not is_setup)
+        opened_before = {path for other in launch.replicas[:index] for path in (other.stdout, other.stderr)}
+        shell = next((path for path in SHELLS if os.path.exists(path)), SHELLS[-1])
+        return Child(
+            argv=(shell, "{script}") if is_setup else launch.argv,
+            environment={**launch.environment, **replica.environment, processes.MARK: self.mark},
+            script=script,
+            workdir=launch.workdir,
+            stdin=replica.stdin,
+            stdout=replica.stdout,
+            stderr=replica.stderr,
+            truncates=not continues and replica.stdout not in opened_before,
+            gate=-1 if is_first else gate,
+            uid=launch.uid,
+            gid=launch.gid,
+            groups=launch.groups,
+            entry_files=self.group.entry_files,
+            files_max=self.host.settings.files_max,
+        )
+
+    def _read_pipe(self, pipe: int) -> None:
+        told = os.read(pipe, 4096)
+        if told:
+            self.pipes[pipe].extend(told)
+            return
+        self.host.unwatch(pipe)
+        failure = bytes(self.pipes.pop(pipe))
+        if failure:
+            self._fail_start(explain_failure(failure))
+        elif self.stage == "setup":
+            self._launch_after_setup()
+        elif not self.pipes and self.stage == "launching" and self.purpose is None:
+            self._run()
+        self.advance()
+
+    def _run(self) -> None:
+        """All replicas have been executed."""
+        launch, tick = self.launch, tick_ms()
+        self.stage = "running"
+        self.began_ms = now_ms()
+        self.report.phase = "running"
+        self.report.started_ms = self.began_ms
+        if self.limit_tick == NEVER and launch.limit_ms is not None:
+            self.limit_tick = tick + launch.limit_ms
+        if launch.limit_signal and self.limit_tick != NEVER:
+            self.signal_tick = max(self.limit_tick - launch.limit_signal_before_ms, tick)
+        if launch.saves:
+            self.progress_tick = tick + PROGRESS_MS
+        self._note()
+        self.host.announce(self.report)
+
+    def _fail_start(self, reason: str) -> None:
+        if self.purpose is None or self.purpose is MOVED:
+            self.end(Purpose("stopped", "start_failed", reason), 0)
+        else:
+            self.advance()
+
+    def _note(self) -> None:
+        self.host.records.note_started(
+            self.report.job,
+            self.launch.generation,
+            Started(
+                boot=self.host.boot,
+                mark=self.mark,
+                processes=tuple((pid, self.ticks[pid], rank) for pid, rank in self.mains.items()),
+                started_ms=self.report.started_ms,
+                resized_ms=self.report.resized_ms,
+                suspended_ms=self.report.suspended_ms,
+                began_ms=self.began_ms,
+                done_ms=self.done_ms,
+                limit_tick_ms=0 if self.limit_tick == NEVER else self.limit_tick,
+                is_setup=self.stage == "setup",
+            ),
+        )
+
+    # --- what the controller asks ------------------------------------------------------------------------------------
+
+    def end(self, purpose: Purpose, wait_ms: int) -> None:
+        """SIGTERM now, SIGKILL after `wait_ms`. A run whose main processes have ended keeps its own outcome."""
+        if self.stage == "ended":
+            return
+        is_over = self.stage == "draining" and not self.mains and self.purpose is None
+        if not is_over:
+            self.purpose = purpose
+        self.leave = None
+        self.was_signalled = True
+        self.stage = "draining"
+        self.progress_tick = self.signal_tick = self.limit_tick = self.orphan_tick = NEVER
+        if self.group is not None:
+            if wait_ms > 0:
+                self.group.send(signal.SIGTERM)
+            self.group.send(signal.SIGCONT)
+            self.group.thaw()
+        self.kill_tick = min(self.kill_tick, tick_ms() + wait_ms)
+        self.advance()
+
+    def ask_to_leave(self, purpose: Purpose, action: str, grace_ms: int, replicas: int = 0) -> None:
+        """Let the job save within `grace_ms`, then end it; at once, if it cannot save."""
+        if self.stage != "running":
+            self.end(purpose, 0)
+            return
+        launch, tick = self.launch, tick_ms()
+        name = f"{self.report.job}.{self.report.generation}.{action}"
+        request = {
+            "id": name,
+            "action": action,
+            "deadline": (now_ms() + grace_ms) / 1000,
+            "replicas": replicas or len(launch.replicas),
+        }
+        has_spoken = os.path.lexists(f"{launch.job_dir}/{contract.PROGRESS}")
+        contract.write_request(launch.job_dir, request, launch.uid, launch.gid)
+        self.request = name
+        is_heard = self._signal_handlers(launch.preempt_signal) if launch.saves_on_signal else False
+        self.was_signalled = is_heard  # a handler that ends the process well has not completed the work
+        if not is_heard and not (has_spoken and launch.saves_on_signal):
+            self.end(purpose, grace_ms)
+            return
+        self.purpose = purpose
+        self.leave = Leave(purpose, name, tick + grace_ms)
+        self.orphan_tick = NEVER
+        self.progress_tick = tick + ANSWER_MS
+        self.advance()
+
+    def leave_for(self, purpose: Purpose, grace_ms: int) -> None:
+        """As `ask_to_leave`, of a run that may have been asked already, to move."""
+        self.successor = None
+        if self.leave is not None:
+            self.purpose = self.leave.purpose = purpose
+            self.leave.by_tick = min(self.leave.by_tick, tick_ms() + grace_ms)
+            self.advance()
+        elif self.stage == "draining" and self.purpose is MOVED:
+            self.purpose = purpose
+        elif self.purpose is None:
+            self.ask_to_leave(purpose, "leave", grace_ms)
+
+    def adopted(self) -> None:
+        """Go on with what another keeper began; `mains` are those of its processes that still run."""
+        if self.stage == "running" and not self.began_ms:
+            self._run()
+        elif self.stage == "running":
+            self.progress_tick = tick_ms() if self.launch.saves else NEVER
+            if self.launch.limit_signal and self.limit_tick != NEVER:
+                self.signal_tick = max(self.limit_tick - self.launch.limit_signal_before_ms, tick_ms())
+        self.advance()
+
+    def _signal_handlers(self, number: int) -> bool:
+        """Send `number` to the processes that handle it, else SIGTERM to those that handle that; False = none does."""
+        assert self.group is not None
+        pids = self.group.pids()
+        for each in (number, signal.SIGTERM):
+            hearing = [pid for pid in pids if each and processes.handles_signal(pid, each)]
+            if hearing:
+                self.group.send(each, hearing)
+                return True
+        return False
+
+    def freeze(self) -> None:
+        """Stop every process where it is. A run that has not begun to work is ended instead, to begin anew later."""
+        if self.stage != "running" or self.group is None:
+            self.end(Purpose("suspended"), 0)
+            return
+        self.leave = self.purpose = None
+        self.stage = "freezing"
+        self.group.freeze()
+        self.advance()
+
+    def go_on(self, launch: Launch) -> None:
+        """Thaw, as the generation of `launch`."""
+        assert self.group is not None
+        self.host.records.forget(self.report.job, self.launch.generation)
+        self.launch = launch
+        self.report = Report(job=launch.job, generation=launch.generation, saved_ms=self.report.saved_ms)
+        self.report.saved_at_ms = 0
+        self.limit_tick = NEVER
+        self.group.thaw()
+        self._run()
+        self.advance()
+
+    def can_go_on(self, launch: Launch) -> bool:
+        """Whether thawing is all that a start of `launch` needs."""
+        if self.stage != "frozen" or len(launch.replicas) != len(self.launch.replicas):
+            return False
+        return launch.is_movable or launch.devices == self.launch.devices
+
+    # --- what happens ------------------------------------------------------------------------------------------------
+
+    def child_ended(self, pid: int, status: int) -> None:
+        """A main process is over. status: as of waitpid, or UNKNOWN_STATUS."""
+        self.mains.pop(pid, None)
+        if status == UNKNOWN_STATUS:
+            self.has_unknown_end = True
+        elif status and not self.bad_status:
+            self.bad_status = status
+        if self.stage == "setup" and self.purpose is None:
+            self._setup_ended(status)
+        elif self.mains and status and self.stage == "running" and self.purpose is None:
+            self.kill_tick = tick_ms() + self.host.settings.kill_wait_ms  # a gang without one member is no gang
+            if self.group is not None:
+                self.group.send(signal.SIGTERM)
+        self.advance()
+
+    def _setup_ended(self, status: int) -> None:
+        if status:
+            said = "was killed" if status == UNKNOWN_STATUS else f"ended with {render_status(status)}"
+            self._fail_start(f"the setup step {said}; see the job's output")
+        else:
+            self._launch_after_setup()
+
+    def _launch_after_setup(self) -> None:
+        if self.purpose is None and not self.mains and not self.pipes:
+            self.stage = "launching"
+            self._spawn_all()
+
+    def advance(self) -> None:
+        """Do what is due, and say when to look again."""
+        tick = tick_ms()
+        if self.stage == "running":
+            self._advance_running(tick)
+        if self.stage == "freezing":
+            self._advance_freezing()
+        if self.stage in ("running", "launching", "setup", "frozen") and not self.mains and not self.pipes:
+            self._drain(tick)
+        if self.stage == "draining":
+            self._advance_draining(tick)
+        self.host.schedule(self, self._next_tick(tick))
+
+    def _advance_running(self, tick: int) -> None:
+        settings = self.host.settings
+        if not self.mains:
+            return
+        if tick >= self.progress_tick:
+            self._look_at_progress()
+            self.progress_tick = tick + (PROGRESS_MS if self.leave is None else ANSWER_MS)
+        if self.leave is not None and self.stage == "running" and tick >= self.leave.by_tick:
+            self.end(self.leave.purpose, 0)
+        elif tick >= self.limit_tick:
+            self.end(Purpose("finished", "TIMEOUT"), settings.kill_wait_ms)
+        elif tick >= self.orphan_tick:
+            self.end(DROPPED, settings.leftover_wait_ms)
+        elif tick >= self.signal_tick:
+            self.signal_tick = NEVER
+            self._send_limit_signal()
+        elif tick >= self.kill_tick and self.group is not None:
+            self.kill_tick = NEVER
+            self.group.kill()
+
+    def _send_limit_signal(self) -> None:
+        """As `--signal`: to the shell with `B:`; else to all that it started, or to itself where that is nothing."""
+        assert self.group is not None
+        shells = list(self.mains)
+        steps = [pid for pid in self.group.pids() if pid not in self.mains]
+        targets = shells if self.launch.limit_signal_shell_only or not steps else steps
+        self.group.send(self.launch.limit_signal, targets)
+
+    def _look_at_progress(self) -> None:
+        said = contract.read_progress(self.launch.job_dir)
+        self._take_checkpoint(said)
+        if self.leave is not None and said.answers == self.leave.request:
+            self.end(self.leave.purpose, self.host.settings.leftover_wait_ms)
+
+    def _take_checkpoint(self, said: contract.Progress) -> None:
+        at_ms = min(said.checkpoint_at_ms, now_ms())
+        if self.began_ms and at_ms >= self.began_ms and at_ms > self.report.saved_at_ms:
+            self.report.saved_at_ms = at_ms
+            self.report.saved_ms = max(self._done_ms(at_ms), self.report.saved_ms)
+            self.host.records.note_saved(self.report.job, self.report.saved_ms)
+            if self.stage != "draining":
+                self.host.announce(self.report)
+
+    def _done_ms(self, at_ms: int) -> int:
+        """Work done up to a moment of this stretch, in time of the job as it was submitted."""
+        return self.done_ms + max(at_ms - self.began_ms, 0) * self.launch.work_milli // 1000
+
+    def _advance_freezing(self) -> None:
+        assert self.group is not None
+        if not self.mains:
+            self.group.thaw()
+            self.stage = "running"
+        elif self.group.is_frozen():
+            self.stage = "frozen"
+            self.done_ms, self.began_ms = self._done_ms(now_ms()), 0
+            self.report.phase = "suspended"
+            self.report.suspended_ms = now_ms()
+            self._note()
+            self.host.announce(self.report)
+
+    def _drain(self, tick: int) -> None:
+        """The main processes are over; see what they left behind."""
+        self.stage = "draining"
+        self.leave = None
+        if self.group is not None and not self.group.is_empty():
+            self.group.thaw()
+            self.group.send(signal.SIGTERM)
+            self.kill_tick = min(self.kill_tick, tick + self.host.settings.leftover_wait_ms)
+
+    def _advance_draining(self, tick: int) -> None:
+        if not self.mains and not self.pipes and (self.group is None or self.group.is_empty()):
+            self._finish()
+            return
+        if self.group is not None and tick >= self.kill_tick:
+            self.group.kill()
+            if self.killed_tick == NEVER:
+                self.killed_tick = tick
+            if tick >= self.killed_tick + self.host.settings.quarantine_ms and not self.report.ended_ms:
+                self._report_stuck()
+
+    def _next_tick(self, tick: int) -> int:
+        if self.stage == "ended":
+            return NEVER
+        if self.stage == "draining":
+            if self.report.ended_ms:
+                return tick + STUCK_MS
+            self.poll_ms = min(self.poll_ms * 2, POLL_MAX_MS)
+            return min(tick + self.poll_ms, max(self.kill_tick, tick + 1))
+        if self.stage == "freezing":
+            return tick + POLL_FIRST_MS
+        if self.stage != "running":
+            return NEVER
+        due = [self.progress_tick, self.limit_tick, self.signal_tick, self.kill_tick, self.orphan_tick]
+        return min(*due, self.leave.by_tick if self.leave else NEVER)
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def _report_stuck(self) -> None:
+        """Some process does not end. Tell what became of the run, and that its devices are not free."""
+        assert self.group is not None
+        pids = [*self.mains, *(pid for pid in self.group.pids() if pid not in self.mains)]
+        names = ", ".join(processes.read_name(pid) for pid in pids[:3])
+        reason = f"held by {names} of job {self.report.job}, which SIGKILL did not end"
+        self.report.stuck = [(node, index, reason) for node, index in self.launch.devices]
+        self._settle()
+
+    def _finish(self) -> None:
+        self.stage = "ended"
+        if self.group is not None and self.report.ended_ms:
+            self.report.stuck = []
+            self.host.announce(self.report)
+        else:
+            self._settle()
+        if self.group is not None:
+            self.group.remove()
+        self.host.ended(self)
+
+    def _settle(self) -> None:
+        """Write down how the run ended, and tell."""
+        said = contract.read_progress(self.launch.job_dir) if self.launch.saves else contract.NOTHING_SAID
+        self._take_checkpoint(said)
+        purpose = self._judge(said)
+        report = self.report
+        report.ended_ms = now_ms()
+        if purpose.end in ("dropped", "moved", "suspended"):
+            self._settle_quietly(purpose)
+            return
+        report.phase, report.end, report.reason = "ended", purpose.end, purpose.reason
+        if purpose.end == "finished":
+            report.outcome = purpose.value
+            report.exit_code, report.signal = split_status(self.bad_status)
+        else:
+            report.cause = purpose.value
+        self.host.records.note_result(report)
+        self.host.announce(report)
+
+    def _settle_quietly(self, purpose: Purpose) -> None:
+        """The generation is over, but not the job, or nobody asks."""
+        if purpose.end == "suspended":
+            self.report.phase, self.report.suspended_ms = "suspended", self.report.ended_ms
+            self.host.announce(self.report)
+        job, generation = self.report.job, self.launch.generation
+        self.host.records.note_result(Report(job=job, generation=generation, phase="ended", end="dropped"))
+
+    def _judge(self, said: contract.Progress) -> Purpose:
+        """What the end means. A job that was told to leave and had ended well by itself is finished."""
+        purpose = self.purpose
+        ended_well = not self.mains and not self.bad_status and not self.has_unknown_end
+        answered = self.request != "" and said.answers == self.request
+        if purpose is not None and (purpose.end not in ("stopped", "moved") or purpose.value == "start_failed"):
+            return purpose
+        if purpose is not None:
+            is_complete = said.is_done or (not self.was_signalled and not answered)
+            return Purpose("finished", "COMPLETED") if ended_well and is_complete else purpose
+        if self.has_unknown_end and not self.bad_status:
+            if said.is_done:
+                return Purpose("finished", "COMPLETED")
+            reason = "how it ended was not seen: the keeper had been ended, and another took over"
+            return Purpose("stopped", "node_failed", reason)
+        if ended_well:
+            return Purpose("finished", "COMPLETED")
+        is_out_of_memory = self.group is not None and self.group.count_oom_kills() > 0
+        return Purpose("finished", "OUT_OF_MEMORY" if is_out_of_memory else "FAILED")

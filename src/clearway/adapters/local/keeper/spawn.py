@@ -1,0 +1,169 @@
+"""Fork one process of a job: enter the group, become the user, open its files with the user's rights, execute.
+
+Between fork and execute only this module's code runs. A failure is told through a pipe that a successful execute
+closes, as `step: errno`; the child then exits without touching anything of its parent.
+"""
+
+import fcntl
+import os
+import resource
+import signal
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+SCRIPT_FD: Final = 3
+"""Where the script is open in a job's processes; the first number after the standard ones."""
+SCRIPT_PATH: Final = f"/proc/self/fd/{SCRIPT_FD}"
+SCRIPT_WORD: Final = "{script}"
+UMASK: Final = 0o022
+"""The usual one; the keeper's own is stricter."""
+_ABOVE: Final = 10
+"""Own descriptors go here first, out of the way of those that the job gets."""
+_FAILED: Final = 127
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Child:
+    """What to execute, as whom, and where. script: descriptor of a file, -1 = none. Paths: "" = /dev/null.
+
+    truncates: output files begin empty; processes that share one append to it, and the first of them opens it before
+    the others: gate is a pipe that ends when it has (-1 = do not wait). entry_files: control files to which `0` is
+    written to enter the group. files_max: soft limit of open files.
+    """
+
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    script: int
+    workdir: str
+    stdin: str
+    stdout: str
+    stderr: str
+    truncates: bool
+    gate: int
+    uid: int | None
+    gid: int | None
+    groups: tuple[int, ...]
+    entry_files: tuple[str, ...]
+    files_max: int
+
+
+def make_script(text: str) -> int:
+    """A descriptor from which a job's interpreter reads `text`; sealed, and no file anywhere."""
+    descriptor = os.memfd_create("script", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    view = memoryview(text.encode())
+    while view:
+        view = view[os.write(descriptor, view) :]
+    os.fchmod(descriptor, 0o555)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
+    return descriptor
+
+
+def spawn(child: Child) -> tuple[int, int]:
+    """Start it. Returns its pid and a descriptor that ends without a byte once it was executed. Raises OSError."""
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    everything = signal.valid_signals()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, everything)
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _run_child(child, writer)
+    except OSError:
+        os.close(reader)
+        raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        os.close(writer)
+    return pid, reader
+
+
+def explain_failure(told: bytes) -> str:
+    """The reason that a child wrote into its pipe, for people."""
+    step, _, number = told.decode(errors="replace").rpartition(": ")
+    return f"{step}: {os.strerror(int(number))}" if number.isdigit() else told.decode(errors="replace")
+
+
+def _run_child(child: Child, writer: int) -> NoReturn:
+    step = "new session"
+    try:
+        writer = fcntl.fcntl(writer, fcntl.F_DUPFD_CLOEXEC, _ABOVE)
+        os.setsid()
+        for path in child.entry_files:
+            step = f"enter control group {path}"
+            _enter(path)
+        step = f"become user {child.uid}"
+        _become(child)
+        step = f"working directory {child.workdir}"
+        os.chdir(child.workdir)
+        step = "standard files"
+        _open_files(child)
+        _reset_signals(child.files_max)
+        argv = [SCRIPT_PATH if word == SCRIPT_WORD else word for word in child.argv]
+        step = f"execute {argv[0]}"
+        os.execve(argv[0], argv, child.environment)  # noqa: S606 - it is what this is for
+    except OSError as error:
+        os.write(writer, f"{step}: {error.errno or 0}".encode(errors="replace"))
+    except BaseException as error:  # whatever it is, the parent's code must not go on in this process
+        os.write(writer, f"{step}: {error!r}".encode(errors="replace"))
+    finally:
+        os._exit(_FAILED)
+
+
+def _enter(path: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    os.write(descriptor, b"0")
+    os.close(descriptor)
+
+
+def _become(child: Child) -> None:
+    if child.uid is None or child.gid is None:
+        return
+    os.setgroups(child.groups)
+    os.setresgid(child.gid, child.gid, child.gid)
+    os.setresuid(child.uid, child.uid, child.uid)
+
+
+def _open_files(child: Child) -> None:
+    """Descriptors 0 to 3. Raises FileError."""
+    os.umask(UMASK)
+    if child.gate >= 0:
+        os.read(child.gate, 1)
+    script = fcntl.fcntl(child.script, fcntl.F_DUPFD_CLOEXEC, _ABOVE) if child.script >= 0 else -1
+    writing = os.O_WRONLY | os.O_CREAT | os.O_NOCTTY | os.O_CLOEXEC | os.O_APPEND
+    if child.truncates:
+        writing |= os.O_TRUNC
+    stdin = _open(child.stdin, os.O_RDONLY | os.O_CLOEXEC)
+    stdout = _open(child.stdout, writing)
+    stderr = stdout if child.stderr == child.stdout else _open(child.stderr, writing)
+    for number, descriptor in enumerate((stdin, stdout, stderr)):
+        os.dup2(descriptor, number)
+    if script >= 0:
+        os.dup2(script, SCRIPT_FD)
+
+
+def _open(path: str, flags: int) -> int:
+    try:
+        descriptor = os.open(path or os.devnull, flags, 0o666)
+    except OSError as error:
+        raise FileError(path, error) from error
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _ABOVE)
+
+
+class FileError(Exception):
+    """A file of the job could not be opened; says which."""
+
+    def __init__(self, path: str, error: OSError) -> None:
+        super().__init__(f"open {path}: {error.strerror}")
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _reset_signals(files_max: int) -> None:
+    """As a login shell has it: nothing ignored, nothing blocked."""
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        if signal.getsignal(number) not in (signal.SIG_DFL, None):
+            signal.signal(number, signal.SIG_DFL)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files_max, hard))
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())

@@ -1,0 +1,218 @@
+"""From a job and its place to what the keeper needs: program, environment, files. Pure but for looking up accounts."""
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from clearway.adapters.local.accounts import Account
+from clearway.adapters.local.devices import DeviceSource
+from clearway.adapters.local.keeper.messages import Launch, ReplicaLaunch
+from clearway.adapters.local.keeper.processes import signal_number
+from clearway.adapters.local.keeper.spawn import SCRIPT_WORD
+from clearway.adapters.local.patterns import ARRAY_OUTPUT_DEFAULT, OUTPUT_DEFAULT, FileNames, fill_pattern
+from clearway.model.ids import NodeName
+from clearway.model.jobs import JobSpec
+from clearway.model.runs import Launch as LaunchPlace
+from clearway.model.runs import RunSpec
+
+PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SHELLS: Final = ("/bin/bash", "/bin/sh")
+"""What runs a script that does not name its interpreter."""
+MASTER_ADDRESS: Final = "127.0.0.1"
+"""All nodes of this backend are this machine."""
+GRACE_DEFAULT_MS: Final = 30_000
+"""Time to save for a move of a job that does not say how long it needs; Slurm's KillWait, Kubernetes' grace."""
+
+Place = tuple[tuple[NodeName, tuple[int, ...]], ...]
+"""Of each replica: its node, and the indices of its devices there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One generation to run. ends_ms: Unix time of its limit, 0 = none. port: for MASTER_PORT."""
+
+    spec: JobSpec
+    run: RunSpec
+    generation: int
+    place: Place
+    account: Account
+    job_dir: Path
+    now_ms: int
+    port: int
+    is_move: bool = False
+    is_movable: bool = True
+
+
+def make_launch(task: Task, devices: DeviceSource, extra: Mapping[str, str]) -> Launch:
+    """What the keeper is told. Raises ValueError where a signal is unknown."""
+    spec, run, account = task.spec, task.run, task.account
+    workdir = run.workdir or (account.home if os.path.isdir(account.home) else str(task.job_dir))
+    before_save = run.limit_signal
+    number = signal_number(before_save.signal) if before_save is not None else 0
+    checkpoint = spec.checkpoint
+    count = len(task.place)
+    return Launch(
+        job=spec.id,
+        generation=task.generation,
+        replicas=_make_replicas(task, devices, workdir),
+        environment=_common_environment(task, extra),
+        argv=(*_find_interpreter(run.script), *run.args),
+        script=run.script if run.script.endswith("\n") else run.script + "\n",
+        workdir=workdir,
+        job_dir=str(task.job_dir),
+        setup=run.setup,
+        append=run.append or task.generation > 1,
+        uid=account.uid,
+        gid=account.gid,
+        groups=account.groups,
+        cpu_milli=spec.request.cpu_milli * count,
+        memory_bytes=spec.request.memory_bytes * count,
+        limit_ms=spec.limit_ms,
+        limit_signal=number,
+        limit_signal_before_ms=before_save.before_ms if before_save is not None else 0,
+        limit_signal_shell_only=before_save is not None and before_save.shell_only,
+        preempt_signal=number or int(signal.SIGUSR1),
+        saves=checkpoint is not None or spec.elastic is not None,
+        saves_on_signal=checkpoint.on_signal if checkpoint is not None else spec.elastic is not None,
+        grace_ms=checkpoint.grace_ms if checkpoint is not None else GRACE_DEFAULT_MS,
+        work_milli=min(count * 1000 // spec.replicas, 1000),
+        devices=tuple((str(node), index) for node, indices in task.place for index in indices),
+        is_movable=task.is_movable,
+        is_move=task.is_move,
+    )
+
+
+def _find_interpreter(script: str) -> tuple[str, ...]:
+    """Program and arguments: as the kernel reads `#!`, one argument at most; else a shell."""
+    first = script.partition("\n")[0]
+    if first.startswith("#!"):
+        words = first[2:].strip().split(maxsplit=1)
+        if words:
+            return (*(word.strip() for word in words), SCRIPT_WORD)
+    shell = next((path for path in SHELLS if os.path.exists(path)), SHELLS[-1])
+    return (shell, SCRIPT_WORD)
+
+
+def _make_replicas(task: Task, devices: DeviceSource, workdir: str) -> tuple[ReplicaLaunch, ...]:
+    nodes = list(dict.fromkeys(node for node, _ in task.place))
+    place = task.place
+    if task.run.launch is LaunchPlace.FIRST_REPLICA:
+        place = place[:1]
+    local: dict[str, int] = {}
+    replicas = []
+    for rank, (node, indices) in enumerate(place):
+        local_rank = local[node] = local.get(node, -1) + 1
+        names = _file_names(task, node=node, node_index=nodes.index(node), rank=rank)
+        output = fill_pattern(task.run.output or _output_default(task.spec), names)
+        error = fill_pattern(task.run.error, names) if task.run.error else output
+        replicas.append(
+            ReplicaLaunch(
+                rank=rank,
+                node=str(node),
+                environment=_replica_environment(devices, node, indices, rank, local_rank, nodes.index(node)),
+                stdin=_within(workdir, fill_pattern(task.run.input, names)),
+                stdout=_within(workdir, output),
+                stderr=_within(workdir, error),
+            )
+        )
+    return tuple(replicas)
+
+
+def _within(workdir: str, path: str) -> str:
+    return "" if path in ("", "none", "/dev/null") else os.path.join(workdir, path)
+
+
+def _output_default(spec: JobSpec) -> str:
+    return OUTPUT_DEFAULT if spec.array is None else ARRAY_OUTPUT_DEFAULT
+
+
+def _file_names(task: Task, *, node: str, node_index: int, rank: int) -> FileNames:
+    spec = task.spec
+    return FileNames(
+        job=spec.id,
+        array=None if spec.array is None else spec.array.array,
+        task=None if spec.array is None else spec.array.index,
+        name=spec.name or "run",
+        user=task.account.name,
+        node=node,
+        node_index=node_index,
+        rank=rank,
+        restarts=task.generation - 1,
+    )
+
+
+def _replica_environment(
+    devices: DeviceSource, node: NodeName, indices: Sequence[int], rank: int, local_rank: int, node_index: int
+) -> dict[str, str]:
+    visible = devices.visible(node, indices)
+    return {
+        "CUDA_VISIBLE_DEVICES": visible,
+        "SLURM_JOB_GPUS": ",".join(str(index) for index in indices),
+        "RANK": str(rank),
+        "LOCAL_RANK": str(local_rank),
+        "SLURM_PROCID": str(rank),
+        "SLURM_LOCALID": str(local_rank),
+        "SLURM_NODEID": str(node_index),
+        "SLURMD_NODENAME": str(node),
+        "CLEARWAY_NODE": str(node),
+        "CLEARWAY_DEVICES": ",".join(str(index) for index in indices),
+    }
+
+
+def _common_environment(task: Task, extra: Mapping[str, str]) -> dict[str, str]:
+    """What is ours is not the user's to change: a variable inherited from another job would send ranks astray."""
+    account = task.account
+    return {
+        "HOME": account.home,
+        "USER": account.name,
+        "LOGNAME": account.name,
+        "SHELL": account.login_shell,
+        "PATH": PATH,
+        "LANG": "C.UTF-8",
+        **extra,
+        **dict(task.run.environment),
+        **_own_environment(task),
+    }
+
+
+def _own_environment(task: Task) -> dict[str, str]:
+    spec, count = task.spec, len(task.place)
+    nodes = list(dict.fromkeys(str(node) for node, _ in task.place))
+    tasks = count * task.run.tasks_per_replica
+    own = {
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "MASTER_ADDR": MASTER_ADDRESS,
+        "MASTER_PORT": str(task.port),
+        "WORLD_SIZE": str(count),
+        "SLURM_JOB_ID": str(spec.id),
+        "SLURM_JOBID": str(spec.id),
+        "SLURM_JOB_NAME": spec.name,
+        "SLURM_JOB_USER": task.account.name,
+        "SLURM_JOB_PARTITION": str(spec.queue),
+        "SLURM_JOB_ACCOUNT": str(spec.tenant),
+        "SLURM_NTASKS": str(tasks),
+        "SLURM_NPROCS": str(tasks),
+        "SLURM_NNODES": str(len(nodes)),
+        "SLURM_JOB_NUM_NODES": str(len(nodes)),
+        "SLURM_JOB_NODELIST": ",".join(nodes),
+        "SLURM_NODELIST": ",".join(nodes),
+        "SLURM_SUBMIT_DIR": task.run.workdir,
+        "SLURM_RESTART_COUNT": str(task.generation - 1),
+        "CLEARWAY_JOB_ID": str(spec.id),
+        "CLEARWAY_GENERATION": str(task.generation),
+        "CLEARWAY_JOB_DIR": str(task.job_dir),
+        "CLEARWAY_SHARE": f"{spec.request.share_milli / 1000:g}",
+        "CLEARWAY_REPLICAS_MIN": str(spec.replicas_min),
+        "CLEARWAY_REPLICAS_MAX": str(spec.replicas_max),
+    }
+    if spec.request.cpu_milli:
+        own["SLURM_CPUS_PER_TASK"] = own["OMP_NUM_THREADS"] = str(max(spec.request.cpu_milli // 1000, 1))
+    if spec.limit_ms is not None:
+        own["SLURM_JOB_END_TIME"] = str((task.now_ms + spec.limit_ms) // 1000)
+    if spec.array is not None:
+        own["SLURM_ARRAY_JOB_ID"] = str(spec.array.array)
+        own["SLURM_ARRAY_TASK_ID"] = str(spec.array.index)
+    return own
