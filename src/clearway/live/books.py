@@ -52,9 +52,12 @@ Locate = Callable[[Allocation], Place]
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """One job that has not ended. allocation: what it holds, or held last. commands: what the backend was asked
-    for and has not answered, in order. before: its generation and allocation before a resize or migration that is not confirmed.
-    is_frozen: it is suspended, its work in memory. has_started: it is known to run, since its last start."""
+    """One job that has not ended.
+
+    allocation: what it holds, or held last. commands: what the backend was asked for and has not answered, in order.
+    before: its generation and allocation before a resize or migration that is not confirmed. is_frozen: it is
+    suspended, its work in memory. has_started: it is known to run, since its last start.
+    """
 
     spec: JobSpec
     view: JobView
@@ -180,7 +183,7 @@ class Draft:
 
     def _on_held(self, event: JobHeld) -> None:
         book = self.get(event.job)
-        if book is None or book.is_held:
+        if book is None or (book.is_held and event.reason):
             return
         view = book.view
         if book.is_waiting:
@@ -200,7 +203,7 @@ class Draft:
             return
         view = book.view
         if book.is_waiting:
-            view = replace(view, state=JobState.PENDING, reason="None", message="")
+            view = replace(view, state=JobState.PENDING, reason=ReasonCode.PRIORITY.value, message="")
         self._put(replace(book, view=view, is_held=False))
 
     # --- reports --------------------------------------------------------------------------------------------------
@@ -234,7 +237,7 @@ class Draft:
         view = replace(
             book.view,
             state=JobState.PENDING,
-            reason=ReasonCode.HELD.value if book.is_held else "None",
+            reason=ReasonCode.HELD.value if book.is_held else ReasonCode.PRIORITY.value,
             message=event.reason,
             end_ms=event.at_ms,
             restarts=book.view.restarts + 1,
@@ -358,7 +361,7 @@ def make_view(spec: JobSpec, run: RunSpec | None, at_ms: int) -> JobView:
         memory_bytes=spec.replicas * request.memory_bytes,
         submit_ms=at_ms,
         limit_ms=spec.limit_ms,
-        reason=ReasonCode.HELD.value if spec.held else "None",
+        reason=ReasonCode.HELD.value if spec.held else ReasonCode.PRIORITY.value,
         array=None if spec.array is None else spec.array.array,
         array_index=None if spec.array is None else spec.array.index,
         workdir="" if run is None else run.workdir,

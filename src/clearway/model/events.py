@@ -235,6 +235,7 @@ class SubmissionAccepted:
     """Jobs were accepted together under a key of their submitter's; the same key is answered with the same jobs."""
 
     at_ms: int
+    actor: str
     key: str
     jobs: tuple[JobId, ...]
 
