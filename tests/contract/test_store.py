@@ -14,11 +14,6 @@ from support.stored import make_life, make_run, make_submission, make_submitted,
 
 
 @pytest.fixture
-def url(tmp_path):
-    return f"sqlite:///{tmp_path}/store.db"
-
-
-@pytest.fixture
 def store(url):
     store = open_store(url)
     yield store

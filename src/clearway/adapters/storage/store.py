@@ -385,7 +385,7 @@ def _make_upsert(dialect: str, table: sa.Table) -> sa.Executable:
     """Insert, or replace all columns of the row that is there."""
     keys = [column.name for column in table.primary_key]
     others = [column.name for column in table.columns if column.name not in keys]
-    if dialect in ("mysql", "mariadb"):
+    if dialect == "mariadb":
         statement = mysql.insert(table)
         return statement.on_duplicate_key_update({name: statement.inserted[name] for name in others})
     insert = sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
@@ -394,6 +394,6 @@ def _make_upsert(dialect: str, table: sa.Table) -> sa.Executable:
 
 _UPSERTS: Final = {
     (dialect, table.name): _make_upsert(dialect, table)
-    for dialect in ("sqlite", "postgresql", "mysql", "mariadb")
+    for dialect in ("sqlite", "postgresql", "mariadb")
     for table in (RUNS, JOBS)
 }

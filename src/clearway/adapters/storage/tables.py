@@ -15,22 +15,23 @@ KEY_CHARS: Final = 200
 CHECKSUM_CHARS: Final = 64
 """SHA-256 in hexadecimal digits."""
 
-MYSQL: Final[dict[str, Any]] = {
-    "mysql_engine": "InnoDB",
-    "mysql_charset": "utf8mb4",
-    "mysql_collate": "utf8mb4_nopad_bin",
+MARIADB: Final[dict[str, Any]] = {
+    "mariadb_engine": "InnoDB",
+    "mariadb_charset": "utf8mb4",
+    "mariadb_collate": "utf8mb4_nopad_bin",
 }
+"""Else the server's settings would decide, which may take `a` for `A` and `a ` for `a`."""
 
 METADATA: Final = MetaData()
 
-_long_text = Text().with_variant(LONGTEXT(), "mysql", "mariadb")
+_long_text = Text().with_variant(LONGTEXT(), "mariadb")
 
 META: Final = Table(
     "meta",
     METADATA,
     Column("name", String(64), primary_key=True),
     Column("value", _long_text, nullable=False),
-    **MYSQL,
+    **MARIADB,
 )
 """The journal's header, and the defaults that rows leave out."""
 
@@ -45,7 +46,7 @@ HEAD: Final = Table(
     Column("last_job", BigInteger, nullable=False),
     Column("epoch", BigInteger, nullable=False),
     Column("writer", String(KEY_CHARS), nullable=False),
-    **MYSQL,
+    **MARIADB,
 )
 """One row: where journal and audit end, so that a lost tail is seen, and who may write: `epoch` counts the writers."""
 
@@ -57,7 +58,7 @@ JOURNAL: Final = Table(
     Column("kind", String(64), nullable=False),
     Column("payload", _long_text, nullable=False),
     Column("checksum", String(CHECKSUM_CHARS), nullable=False),
-    **MYSQL,
+    **MARIADB,
 )
 
 AUDIT: Final = Table(
@@ -68,7 +69,7 @@ AUDIT: Final = Table(
     Column("kind", String(64), nullable=False),
     Column("payload", _long_text, nullable=False),
     Column("checksum", String(CHECKSUM_CHARS), nullable=False),
-    **MYSQL,
+    **MARIADB,
 )
 
 RUNS: Final = Table(
@@ -78,7 +79,7 @@ RUNS: Final = Table(
     Column("last_job", BigInteger, nullable=False),
     Column("spec", _long_text, nullable=False),
     Column("crc", BigInteger, nullable=False),
-    **MYSQL,
+    **MARIADB,
 )
 """How jobs are run: one row for neighbours with equal specs, such as the members of an array."""
 
@@ -106,6 +107,6 @@ JOBS: Final = Table(
     Index("jobs_name", "name", "id"),
     Index("jobs_array", "array_id", "id"),
     Index("jobs_submit", "submit_ms", "id"),
-    **MYSQL,
+    **MARIADB,
 )
 """One row a job: columns for what `JobQuery` asks, and the whole JobView in `view`."""

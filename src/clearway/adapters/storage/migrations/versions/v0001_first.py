@@ -9,7 +9,11 @@ from sqlalchemy.dialects.mysql import LONGTEXT
 revision = "0001"
 down_revision = None
 
-_MYSQL = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_nopad_bin"}
+_MARIADB = {
+    "mariadb_engine": "InnoDB",
+    "mariadb_charset": "utf8mb4",
+    "mariadb_collate": "utf8mb4_nopad_bin",
+}
 
 
 def upgrade() -> None:
@@ -59,7 +63,7 @@ def _create_jobs() -> None:
 
 
 def _create(name: str, *columns: sa.Column[Any]) -> None:
-    op.create_table(name, *columns, if_not_exists=True, **_MYSQL)
+    op.create_table(name, *columns, if_not_exists=True, **_MARIADB)
 
 
 def _index(name: str, *columns: str) -> None:
@@ -76,4 +80,4 @@ def _number(name: str) -> sa.Column[Any]:
 
 
 def _text(name: str) -> sa.Column[Any]:
-    return sa.Column(name, sa.Text().with_variant(LONGTEXT(), "mysql", "mariadb"), nullable=False)
+    return sa.Column(name, sa.Text().with_variant(LONGTEXT(), "mariadb"), nullable=False)
