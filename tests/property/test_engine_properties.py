@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from clearway.engine.check import Checker
@@ -79,6 +79,7 @@ def test_same_journal_gives_the_same_decisions_byte_for_byte(seed, name):
 
 @settings(max_examples=25, deadline=None)
 @given(seed=SEEDS, name=POLICIES)
+@example(seed=7184, name="clearway")  # a waiting job for which nobody need leave was given a claim instead of a start
 def test_planning_again_on_unchanged_input_starts_nothing(seed, name):
     kernel = Kernel(named_policy(name))
 

@@ -86,6 +86,8 @@ def _make_room_for(trial: Trial, row: int, touched: set[int]) -> list[Move]:
         return []
     victims, allocation = _minimal(trial, row, chosen)
     trial.undo_to(mark)
+    if not victims:  # only a reservation of others holds it back, and that stands
+        return []
     moves = _leave(trial, row, victims, allocation)
     if moves is None:
         trial.undo_to(mark)
