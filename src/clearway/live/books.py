@@ -126,12 +126,12 @@ class Draft:
     """What some records would change in `books`. `locate` names the devices of allocations, `runs` says how new jobs
     are run."""
 
-    def __init__(self, books: Books, locate: Locate, runs: Mapping[JobId, RunSpec]) -> None:
+    def __init__(self, books: Books, locate: Locate, runs: dict[JobId, RunSpec]) -> None:
         self.changed: dict[JobId, Book] = {}
         self.caps: dict[int, Cap] = {}
         self._jobs = books.jobs
         self._locate = locate
-        self._runs = runs
+        self.runs: dict[JobId, RunSpec] = runs
         self._takers: dict[type, Callable[..., None]] = {
             Batch: self._on_batch,
             JobSubmitted: self._on_submitted,
@@ -169,7 +169,7 @@ class Draft:
 
     def _on_submitted(self, event: JobSubmitted) -> None:
         spec = event.job
-        view = make_view(spec, self._runs.get(spec.id), event.at_ms)
+        view = make_view(spec, self.runs.get(spec.id), event.at_ms)
         self.changed[spec.id] = Book(spec, view, is_held=spec.held)
 
     def _on_cancelled(self, event: JobCancelled) -> None:

@@ -81,7 +81,7 @@ class Views:
         self._nodes: list[NodeView | None] = []
         self._jobs_on: dict[int, set[JobId]] = {}
         self._nodes_of: dict[JobId, frozenset[int]] = {}
-        self._node_reasons: dict[str, str] = {}
+        self.node_reasons: dict[str, str] = {}
         self._device_reasons: dict[tuple[str, int], str] = {}
         self._waiting: Counter[tuple[str, str]] = Counter()
         self._running: Counter[tuple[str, str]] = Counter()
@@ -97,10 +97,10 @@ class Views:
             if isinstance(part, NodeAdded):
                 self._nodes.append(None)
             elif isinstance(part, NodeDown | NodeDrained):
-                self._node_reasons[part.node] = part.reason
+                self.node_reasons[part.node] = part.reason
                 self._touch(part.node)
             elif isinstance(part, NodeUp):
-                self._node_reasons.pop(part.node, None)
+                self.node_reasons.pop(part.node, None)
                 self._touch(part.node)
             elif isinstance(part, DeviceDown):
                 self._device_reasons[part.node, part.device] = part.reason
@@ -228,7 +228,7 @@ class Views:
             memory_bytes=int(column[NODE_MEM_TOTAL]) if counts_memory else None,
             memory_free_bytes=int(column[NODE_MEM_FREE]) if counts_memory else None,
             labels=spec.labels,
-            reason=self._node_reasons.get(spec.name, ""),
+            reason=self.node_reasons.get(spec.name, ""),
         )
 
     def _devices(self, index: int) -> tuple[DeviceView, ...]:

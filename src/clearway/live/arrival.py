@@ -1,0 +1,116 @@
+"""What a control plane says first when it takes over: itself, its site, and how the machines differ from the journal.
+
+Nodes are compared by name. A new one is added. One that is gone counts as down, and so does what ran there. One that is
+there again is up, with all its devices, until a report says otherwise; a drained one stays drained. A node's hardware
+cannot change under its name, for jobs hold parts of it by number: then the start is refused.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from clearway.engine.inventory import Inventory
+from clearway.engine.state import ClusterState
+from clearway.engine.tables import DEVICE_HEALTHY
+from clearway.live.books import Books
+from clearway.live.views import Places
+from clearway.model.cluster import NodeSpec, QueueSpec, TenantSpec
+from clearway.model.errors import InputError
+from clearway.model.events import (
+    DeviceUp,
+    Event,
+    JobFinished,
+    JobStopped,
+    NodeAdded,
+    NodeDown,
+    NodeDrained,
+    NodeUp,
+    QueueSet,
+    TenantSet,
+)
+from clearway.model.ids import DEFAULT_QUEUE, JobId, NodeName
+from clearway.model.jobs import StopCause
+
+MEMORY_PERCENT: Final = 2
+"""A machine's memory as its kernel counts it differs by this much from boot to boot; more is another machine."""
+
+GONE: Final = "the node was not found when the control plane started"
+
+
+def site_events(
+    now_ms: int, state: ClusterState, queues: Sequence[QueueSpec], tenants: Sequence[TenantSpec]
+) -> Iterator[Event]:
+    """Queues and tenants that are not yet as they are to be; the default queue where there is none at all."""
+    known_queues = {spec.name: spec for spec in state.accounts.queue_specs}
+    if not queues and not known_queues:
+        queues = (QueueSpec(name=DEFAULT_QUEUE),)
+    yield from (QueueSet(now_ms, queue) for queue in queues if known_queues.get(queue.name) != queue)
+    known_tenants = {spec.name: spec for spec in state.accounts.tenant_specs}
+    yield from (TenantSet(now_ms, tenant) for tenant in tenants if known_tenants.get(tenant.name) != tenant)
+
+
+def node_events(
+    now_ms: int, inventory: Inventory, nodes: Sequence[NodeSpec], drain_reasons: Mapping[str, str]
+) -> Iterator[Event]:
+    """How `nodes` differ from what the journal says. Raises InputError for a node whose hardware changed."""
+    known = {spec.name: index for index, spec in enumerate(inventory.specs)}
+    found = {node.name: node for node in nodes}
+    for name, index in known.items():
+        if name in found:
+            check_same(inventory.specs[index], found[name])
+            yield from _back(now_ms, inventory, index, drain_reasons)
+        elif inventory.is_up[index]:
+            yield NodeDown(now_ms, name, GONE)
+    yield from (NodeAdded(now_ms, node) for node in nodes if node.name not in known)
+
+
+def _back(now_ms: int, inventory: Inventory, index: int, drain_reasons: Mapping[str, str]) -> Iterator[Event]:
+    """A known node is there, with all its devices."""
+    name = inventory.specs[index].name
+    if not inventory.is_up[index]:
+        yield NodeUp(now_ms, name)
+        if inventory.is_drained[index]:
+            yield NodeDrained(now_ms, name, drain_reasons.get(name, ""))
+    for device in range(inventory.specs[index].device_count):
+        if not inventory.devices[DEVICE_HEALTHY, inventory.device_index(name, device)]:
+            yield DeviceUp(now_ms, name, device)
+
+
+def check_same(known: NodeSpec, found: NodeSpec) -> None:
+    """Raise InputError unless the node's hardware is what the journal says."""
+    before, now = _hardware(known), _hardware(found)
+    has_memory = known.memory_bytes is not None and found.memory_bytes is not None
+    slack = 0 if known.memory_bytes is None else known.memory_bytes * MEMORY_PERCENT // 100
+    is_near = not has_memory or abs((known.memory_bytes or 0) - (found.memory_bytes or 0)) <= slack
+    if before == now and is_near:
+        return
+    memory = "" if is_near else f" and {known.memory_bytes} bytes of memory"
+    memory_now = "" if is_near else f" and {found.memory_bytes} bytes of memory"
+    raise InputError(
+        f"node {known.name!r}: expected {before}{memory} as in the journal, found {now}{memory_now}; start it with the "
+        "hardware that it had, or give the node a new name: jobs that ran on the old one are then started anew"
+    )
+
+
+def _hardware(node: NodeSpec) -> str:
+    devices = " + ".join(f"{group.count} x {group.model}" for group in node.groups) or "no devices"
+    return devices if node.cpu_milli is None else f"{devices}, {node.cpu_milli / 1000:g} CPUs"
+
+
+def lost_jobs(
+    now_ms: int, books: Books, places: Places, gone: Iterable[NodeName], reports: Sequence[Event]
+) -> Iterator[Event]:
+    """Jobs that lay on nodes that are gone, and of which no report says what became of them."""
+    names = set(gone)
+    told: set[JobId] = {event.job for event in reports if isinstance(event, JobFinished | JobStopped)}
+    if not names:
+        return
+    for holding in books.holdings():
+        if holding.job in told or holding.is_suspended:
+            continue
+        nodes = [node for node, _ in places.locate(holding.allocation)]
+        lost = next((node for node in nodes if node in names), None)
+        if lost is not None:
+            saved_ms = books.jobs[holding.job].view.saved_ms
+            yield JobStopped(
+                now_ms, holding.job, holding.generation, StopCause.NODE_FAILED, saved_ms, f"{lost}: {GONE}"
+            )
