@@ -207,7 +207,7 @@ class Client:
 
     def undrain(self, node: NodeName) -> None:
         """The node may be used again."""
-        self._post(f"/nodes/{_quote(node)}/undrain", {}, is_repeatable=True)
+        self._post(f"/nodes/{_quote(node)}/undrain", None, is_repeatable=True)
 
     def queues(self) -> tuple[QueueView, ...]:
         """All queues."""
@@ -243,7 +243,7 @@ class Client:
 
     def reload(self) -> tuple[str, ...]:
         """Have the server read its configuration again; what it says of that."""
-        return tuple(str(note) for note in self._post("/reload", {}, is_repeatable=True).get("notes", ()))
+        return tuple(str(note) for note in self._post("/reload", None, is_repeatable=True).get("notes", ()))
 
     def metrics(self) -> str:
         """All metrics in Prometheus' text form."""

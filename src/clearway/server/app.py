@@ -1,0 +1,106 @@
+"""The application: routes, guards and errors around one control plane."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+import clearway
+from clearway.ports.control import Control
+from clearway.ports.storage import AuditLine, JobReader
+from clearway.server import routes_cluster, routes_jobs, routes_server
+from clearway.server.auth import Auth
+from clearway.server.gate import Gate
+from clearway.server.metrics import RequestMetrics
+from clearway.server.problems import install_problems
+from clearway.server.services import Services
+from clearway.server.settings import ServerSettings
+from clearway.wire.api import API
+
+DESCRIPTION: Final = """Submit jobs, look at them, and at the cluster that runs them.
+
+Every request but `/health` and `/ready` needs a token in the header `Authorization: Bearer ...`. Errors are
+`application/problem+json` with `detail`, and `expected`, `found` and `hint` where there are such. Times are Unix
+milliseconds; devices and CPUs are counted in thousandths where a name ends in `_milli`.
+"""
+
+
+def read_clock_ms() -> int:
+    """Unix time in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def ignore_line(_line: AuditLine) -> None:
+    """An audit log that keeps nothing."""
+
+
+def make_app(
+    control: Control,
+    reader: JobReader,
+    auth: Auth,
+    settings: ServerSettings,
+    *,
+    audit: Callable[[AuditLine], None] = ignore_line,
+    reload: Callable[[str], Sequence[str]] | None = None,
+    now_ms: Callable[[], int] = read_clock_ms,
+) -> FastAPI:
+    """An application that speaks for `control`.
+
+    audit: takes a line for each action that is refused (those that are done, `control` writes itself); it must not
+    wait. reload: reads the configuration again in the name of a user, and returns notes. Raises nothing.
+    """
+    services = Services(control, reader, auth, settings, audit=audit, reload=reload, now_ms=now_ms)
+
+    @asynccontextmanager
+    async def run(_app: FastAPI) -> AsyncIterator[None]:
+        services.hub.open(asyncio.get_running_loop())
+        try:
+            yield
+        finally:
+            services.close()
+
+    app = FastAPI(
+        title="Clearway",
+        version=clearway.__version__,
+        description=DESCRIPTION,
+        openapi_url=f"{API}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=run,
+        separate_input_output_schemas=False,
+    )
+    app.state.services = services
+    install_problems(app)
+    for module in (routes_jobs, routes_cluster, routes_server):
+        app.include_router(module.router)
+    app.add_middleware(Gate, auth=auth, settings=settings, audit=audit, now_ms=now_ms)
+    app.add_middleware(_Measure, metrics=services.metrics)
+    return app
+
+
+class _Measure:
+    """Counts answers, and how long each took to begin."""
+
+    def __init__(self, app: ASGIApp, *, metrics: RequestMetrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begin_ns = time.monotonic_ns()
+
+        async def send_and_note(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                # Only declared paths: others would make a label of whatever anybody asks for.
+                route = getattr(scope.get("route"), "path", "") or "none"
+                method = scope["method"] if route != "none" else "none"
+                self._metrics.note(method, route, message["status"], (time.monotonic_ns() - begin_ns) / 1e9)
+            await send(message)
+
+        await self._app(scope, receive, send_and_note)

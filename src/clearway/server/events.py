@@ -1,0 +1,127 @@
+"""Notices of the control plane, fanned out to those who follow them by server-sent events.
+
+The last `KEPT_MAX` notices are kept, so that who was cut off goes on where he was (`Last-Event-ID`). Who cannot follow
+as fast as things change, or comes back too late, is told that there is a gap and goes on at the oldest that is kept:
+nobody's slowness holds up the control plane or fills the memory.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any, Final
+
+from clearway.model.ids import TenantName
+from clearway.ports.control import Control, Notice
+from clearway.server.access import Reach
+from clearway.wire.api import EventView
+
+KEPT_MAX: Final = 20_000
+BATCH_MAX: Final = 500
+"""Notices that one follower is given at a time, before others have their turn."""
+
+SHOWN_OF_ALL: Final[Mapping[str, frozenset[str]]] = {"node": frozenset({"node", "name", "state", "reason"})}
+"""Of notices that belong to no tenant, what callers see who do not see all: kinds, and names of their data."""
+
+
+class Hub:
+    """Takes notices from the control plane's thread and wakes followers in the server's event loop."""
+
+    def __init__(self, control: Control) -> None:
+        self._lock = threading.Lock()
+        self._kept: deque[Notice] = deque(maxlen=KEPT_MAX)
+        self._taken = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._followers: set[asyncio.Event] = set()
+        self._is_waking = False
+        self.is_closed = False
+        self._end: Callable[[], None] = control.subscribe(self._take)
+
+    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to wake followers in `loop`."""
+        self._loop = loop
+
+    def close(self) -> None:
+        """End all followers; in the loop's thread. More than once does no harm."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._end()
+        self._loop = None
+        self._wake_all()
+
+    def close_soon(self) -> None:
+        """As `close`, from any thread."""
+        loop = self._loop
+        if loop is not None and loop.is_running():
+            loop.call_soon_threadsafe(self.close)
+
+    def join(self) -> asyncio.Event:
+        """An event that is set when there is something new; give it back with `leave`."""
+        follower = asyncio.Event()
+        self._followers.add(follower)
+        return follower
+
+    def leave(self, follower: asyncio.Event) -> None:
+        """Nobody waits for `follower` any more."""
+        self._followers.discard(follower)
+
+    def position_after(self, seq: int | None) -> tuple[int, bool]:
+        """Where to begin behind notice `seq` (None = behind all there are), and whether any in between are lost."""
+        with self._lock:
+            if seq is None or not self._kept:
+                return self._taken, seq is not None and not self._kept
+            newer = 0
+            for notice in reversed(self._kept):
+                if notice.seq <= seq:
+                    break
+                newer += 1
+            # A number that was never given is another server's, or an earlier life's.
+            is_lost = newer == len(self._kept) or seq > self._kept[-1].seq
+            return self._taken - newer, is_lost
+
+    def read(self, position: int) -> tuple[int, bool, tuple[Notice, ...]]:
+        """Notices from `position` on, at most BATCH_MAX: the position behind them, whether some before them are lost,
+        and themselves."""
+        with self._lock:
+            oldest = self._taken - len(self._kept)
+            first = max(position, oldest)
+            skip = first - oldest
+            notices = tuple(islice(self._kept, skip, skip + BATCH_MAX))
+            return first + len(notices), position < oldest, notices
+
+    def _take(self, notice: Notice) -> None:
+        """In the control plane's thread."""
+        with self._lock:
+            self._kept.append(notice)
+            self._taken += 1
+            loop, is_needed = self._loop, not self._is_waking
+            self._is_waking = loop is not None
+        if loop is not None and is_needed:
+            try:
+                loop.call_soon_threadsafe(self._wake_all)
+            except RuntimeError:  # the loop was closed between the two lines
+                self._loop = None
+
+    def _wake_all(self) -> None:
+        with self._lock:
+            self._is_waking = False
+        for follower in self._followers:
+            follower.set()
+
+
+def show_notice(notice: Notice, reach: Reach, kinds: frozenset[str]) -> EventView | None:
+    """The notice as this caller may see it; None = not at all, or of a kind that he did not ask for."""
+    if kinds and notice.kind not in kinds:
+        return None
+    data: Mapping[str, Any] = notice.data
+    if not notice.tenant:
+        if reach.tenants is not None:
+            names = SHOWN_OF_ALL.get(notice.kind)
+            if names is None:
+                return None
+            data = {name: value for name, value in data.items() if name in names}
+    elif not reach.sees(TenantName(notice.tenant)):
+        return None
+    return EventView(seq=notice.seq, at_ms=notice.at_ms, kind=notice.kind, tenant=notice.tenant, data=data)

@@ -1,0 +1,157 @@
+"""Server-sent events: how messages are written, and streams that end when they must.
+
+A stream ends when its client goes, when the server stops, and, at its next heartbeat, when its token is no longer
+good. Messages are bounded, and so is the number of streams.
+"""
+
+import asyncio
+import base64
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Final
+
+from fastapi import Request
+from fastapi.responses import StreamingResponse
+
+from clearway.model.ids import JobId
+from clearway.server.auth import AuthFileError, Identity
+from clearway.server.events import show_notice
+from clearway.server.logs import LogFile, LogPlace, Stream, find_log
+from clearway.server.problems import Refusal
+from clearway.server.services import Services
+from clearway.wire.api_rows import encode_row
+
+MEDIA_TYPE: Final = "text/event-stream"
+HEARTBEAT: Final = b": still here\n\n"
+LOG_PART_BYTES: Final = 1 << 16
+
+
+def make_message(kind: str, data: object, message_id: int | None = None) -> bytes:
+    """One message; JSON has no line ends, so that it is one line."""
+    place = "" if message_id is None else f"id: {message_id}\n"
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, default=str)
+    return f"{place}event: {kind}\ndata: {text}\n\n".encode("utf-8", errors="replace")
+
+
+def stream_response(services: Services, parts: AsyncIterator[bytes]) -> StreamingResponse:
+    """The answer that sends `parts` as they come. Raises Refusal where too many streams are open."""
+    if services.streams >= services.settings.streams_max:
+        raise Refusal(
+            503, f"expected at most {services.settings.streams_max} streams at once, found as many; try again later"
+        )
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(_count(services, parts), media_type=MEDIA_TYPE, headers=headers)
+
+
+async def _count(services: Services, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    services.streams += 1
+    try:
+        async for part in parts:
+            yield part
+    finally:
+        services.streams -= 1
+
+
+def read_last_id(request: Request) -> int | None:
+    """The number in `Last-Event-ID`; None = there is none. Raises Refusal."""
+    text = request.headers.get("last-event-id", "").strip()
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise Refusal(422, f"Last-Event-ID: expected a number, found {text!r:.80}")
+    return int(text)
+
+
+def _is_still_known(request: Request, services: Services) -> bool:
+    """Whether the token with which a stream began is good for the same caller."""
+    identity: Identity = request.scope["clearway.identity"]
+    try:
+        return services.auth.identify(request.scope["clearway.token"]) == identity
+    except AuthFileError:
+        return False
+
+
+async def follow_events(
+    request: Request, services: Services, kinds: frozenset[str], last_id: int | None
+) -> AsyncIterator[bytes]:
+    """What the caller may see of what changes; `gap` where some of it is lost to him."""
+    hub, heartbeat_s = services.hub, services.settings.heartbeat_s
+    news = hub.join()
+    try:
+        reach = await services.reach(request)
+        position, is_lost = hub.position_after(last_id)
+        yield HEARTBEAT
+        if is_lost:
+            yield make_message("gap", {})
+        while not hub.is_closed:
+            news.clear()
+            position, is_lost, notices = hub.read(position)
+            if is_lost:
+                yield make_message("gap", {})
+            shown = (show_notice(notice, reach, kinds) for notice in notices)
+            messages = [make_message(event.kind, encode_row(event), event.seq) for event in shown if event]
+            if messages:
+                yield b"".join(messages)
+            if notices:
+                await asyncio.sleep(0)
+                continue
+            try:
+                await asyncio.wait_for(news.wait(), heartbeat_s)
+            except TimeoutError:
+                if not _is_still_known(request, services):
+                    return
+                reach = await services.reach(request)
+                yield HEARTBEAT
+    finally:
+        hub.leave(news)
+
+
+async def follow_log(
+    request: Request, services: Services, job: JobId, stream: Stream, replica: int, offset: int, tail: int | None
+) -> AsyncIterator[bytes]:
+    """What a job writes, as base64 in JSON; `end` when it has ended and all is sent. The id is the next offset."""
+    settings = services.settings
+    silent_s, position, path = 0.0, offset, ""
+    yield HEARTBEAT
+    while not services.hub.is_closed:
+        view = await services.read(services.control.job, job)
+        is_final, data = view is None or view.state.is_final, b""
+        if view is not None and view.start_ms is not None:
+            place = find_log(view, stream, replica)
+            position = position if path in ("", place.path) else 0
+            path = place.path
+            position, data, tail = await services.read(_read_on, place, position, tail)
+        if data:
+            silent_s = 0.0
+            encoded = base64.b64encode(data).decode()
+            yield make_message("log", {"offset": position - len(data), "data": encoded}, position)
+            continue
+        if is_final:
+            yield make_message("end", {"offset": position}, position)
+            return
+        await asyncio.sleep(settings.log_poll_s)
+        silent_s += settings.log_poll_s
+        if silent_s >= settings.heartbeat_s:
+            silent_s = 0.0
+            if not _is_still_known(request, services):
+                return
+            yield HEARTBEAT
+
+
+def _read_on(place: LogPlace, position: int, tail: int | None) -> tuple[int, bytes, int | None]:
+    """The position behind what was read, what was read, and the tail that is still wanted.
+
+    A file that is not there yet is empty; one that has become shorter was begun anew, and is read from its begin.
+    """
+    try:
+        log = LogFile(place)
+    except Refusal:
+        return position, b"", tail
+    with contextlib.closing(log):
+        if tail is not None:
+            position = log.tail_offset(tail)
+        elif position > log.size:
+            position = 0
+        data = log.read(position, LOG_PART_BYTES)
+        return position + len(data), data, None

@@ -1,0 +1,151 @@
+"""A request to submit becomes jobs: files parsed, environments and folders made complete, tenants filled in.
+
+Decides nothing about clusters; it only refuses what cannot be a job. What it needs of the world comes as arguments.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import Final
+
+from clearway.model.errors import InputError
+from clearway.model.ids import ROOT_TENANT, JobId
+from clearway.model.jobs import JobSpec
+from clearway.model.runs import RunSpec
+from clearway.ports.control import PROVISIONAL_ID
+from clearway.ports.views import ClusterView
+from clearway.server.access import Reach
+from clearway.server.problems import Refusal
+from clearway.wire.api import Form, SubmitRequest, SubmittedFile
+from clearway.wire.jobfile import JOBS_MAX, parse_job_file
+from clearway.wire.problems import suggest_name
+from clearway.wire.sbatch import parse_sbatch
+from clearway.wire.submission import ParsedSubmission
+
+NOTES_MAX: Final = 200
+"""Notes of one answer; files by the thousand say the same of each."""
+
+SECRET_NAMES: Final = ("CLEARWAY_TOKEN",)
+"""Variables that no job inherits: they would let it speak in its submitter's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """jobs and runs in order, numbered from PROVISIONAL_ID; firsts: the number of each job or array."""
+
+    jobs: tuple[JobSpec, ...]
+    runs: tuple[RunSpec, ...]
+    firsts: tuple[JobId, ...]
+    notes: tuple[str, ...]
+
+
+def parse_submission(request: SubmitRequest, reach: Reach, *, now_ms: int) -> Parsed:
+    """All jobs of all files, ready to be accepted. Raises InputError, Refusal."""
+    inherited = {name: value for name, value in request.environment.items() if name not in SECRET_NAMES}
+    jobs: list[JobSpec] = []
+    runs: list[RunSpec] = []
+    notes: dict[str, None] = {}
+    for file in request.files:
+        parsed = _parse_file(file, reach.identity.unix_user, now_ms, PROVISIONAL_ID + len(jobs))
+        jobs.extend(_choose_tenant(job, reach) for job in parsed.jobs)
+        runs.extend(_complete_runs(parsed.runs, file, request.cwd, inherited))
+        notes.update(dict.fromkeys(parsed.notes))
+        if len(jobs) > JOBS_MAX:
+            raise InputError(f"expected at most {JOBS_MAX} jobs in one submission, found more; submit in parts")
+    return Parsed(tuple(jobs), tuple(runs), _find_firsts(jobs), tuple(notes)[:NOTES_MAX])
+
+
+def named_jobs(jobs: Iterable[JobSpec]) -> tuple[JobId, ...]:
+    """Jobs accepted earlier on which these depend."""
+    named = (dependency.job for job in jobs for dependency in job.dependencies)
+    return tuple(dict.fromkeys(job for job in named if job is not None and job < PROVISIONAL_ID))
+
+
+def check_names(jobs: Iterable[JobSpec], cluster: ClusterView) -> None:
+    """Raise InputError where a job names a queue or tenant that is not there."""
+    queues, tenants = (
+        [queue.name for queue in cluster.queues],
+        [ROOT_TENANT, *(tenant.name for tenant in cluster.tenants)],
+    )
+    for job in jobs:
+        for word, name, known in (("queue", job.queue, queues), ("tenant", job.tenant, tenants)):
+            if name not in known:
+                hint = suggest_name(name, known) or "see what there is"
+                raise InputError(f"expected a {word} of this site, found {name!r:.80}; {hint}")
+
+
+def _parse_file(file: SubmittedFile, user: str, now_ms: int, first_id: int) -> ParsedSubmission:
+    if file.job is not None:
+        if file.text or file.options:
+            raise InputError(f"{file.source}: expected `text` or `job`, found both; options are for scripts")
+        return parse_job_file(_dump_job(file), source=file.source, now_ms=now_ms, first_id=first_id, user=user)
+    if is_script(file):
+        return parse_sbatch(
+            file.text, source=file.source, now_ms=now_ms, first_id=first_id, user=user, options=file.options
+        )
+    if file.options:
+        raise InputError(f"{file.source}: expected a script with options, found a job file; write them into the file")
+    return parse_job_file(file.text, source=file.source, now_ms=now_ms, first_id=first_id, user=user)
+
+
+def is_script(file: SubmittedFile) -> bool:
+    """Whether a file is a batch script, by what it says it is or by its first line."""
+    return file.form is Form.SCRIPT or (file.form is Form.AUTO and file.text.startswith("#!"))
+
+
+def _dump_job(file: SubmittedFile) -> str:
+    try:
+        return json.dumps(file.job, allow_nan=False, ensure_ascii=False)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{file.source}: expected plain JSON values, found others: {error}") from error
+
+
+def _choose_tenant(job: JobSpec, reach: Reach) -> JobSpec:
+    """The job in the tenant that it names, else in the first of its user. Raises Refusal for one that is not his."""
+    if reach.sees(job.tenant):
+        return job
+    mine = reach.identity.tenants
+    if job.tenant == ROOT_TENANT and mine:
+        return replace(job, tenant=mine[0])
+    raise Refusal(403, f"expected one of your tenants ({', '.join(mine)}), found {job.tenant!r:.80}")
+
+
+def _complete_runs(
+    runs: Iterable[RunSpec], file: SubmittedFile, cwd: str, inherited: Mapping[str, str]
+) -> Iterable[RunSpec]:
+    """Each run as it will be, whatever becomes of the submitter's shell. Members of an array go on sharing one."""
+    before: RunSpec | None = None
+    after: RunSpec | None = None
+    for run in runs:
+        if run is not before or after is None:
+            before, after = run, _complete_run(run, file, cwd, inherited)
+        yield after
+
+
+def _complete_run(run: RunSpec, file: SubmittedFile, cwd: str, inherited: Mapping[str, str]) -> RunSpec:
+    if file.args:
+        run = replace(run, args=file.args)
+    names = inherited if run.inherits_environment else run.inherited_names
+    environment = {name: inherited[name] for name in names if name in inherited} | dict(run.environment)
+    return replace(
+        run,
+        workdir=_complete_folder(run.workdir, file, cwd),
+        environment=tuple(environment.items()),
+        inherits_environment=False,
+        inherited_names=(),
+    )
+
+
+def _complete_folder(workdir: str, file: SubmittedFile, cwd: str) -> str:
+    if "\0" in workdir or (cwd and not cwd.startswith("/")):
+        raise InputError(f"{file.source}: expected a folder from the root on, found {cwd or workdir!r:.80}")
+    if not workdir:
+        return cwd
+    if not workdir.startswith("/") and not cwd:
+        raise InputError(f"{file.source}: workdir: expected a folder from the root on, found {workdir!r:.80}")
+    return str(PurePosixPath(cwd or "/", workdir))
+
+
+def _find_firsts(jobs: Iterable[JobSpec]) -> tuple[JobId, ...]:
+    return tuple(dict.fromkeys(job.id if job.array is None else job.array.array for job in jobs))
