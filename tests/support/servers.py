@@ -1,8 +1,8 @@
 """Real database servers for tests: from temporary folders, on the loopback address, as a user without rights.
 
-Each server of a kind is started once in a test process, when a test first asks for it, and ended with the process. Tests
-take databases of their own from it. Where its package is missing, tests that need it are skipped; `scripts/servers`
-installs them.
+Each server of a kind is started once in a test process, when a test first asks for it, and ended with the process.
+Tests take databases of their own from it. Where its package is missing, tests that need it are skipped;
+`scripts/servers` installs them.
 """
 
 import glob
@@ -15,7 +15,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -66,13 +66,13 @@ class Server:
 
     def wait(self) -> None:
         """Until it answers."""
-        deadline = time.monotonic() + START_S
+        deadline = time.perf_counter() + START_S
         while True:
             try:
                 self.ask()
             except (OSError, SQLAlchemyError, redis.RedisError, pymysql.MySQLError) as error:
                 assert self.process is not None
-                if self.process.poll() is not None or time.monotonic() > deadline:
+                if self.process.poll() is not None or time.perf_counter() > deadline:
                     log = (self.folder / "log").read_text(errors="replace")[-2_000:]
                     raise RuntimeError(f"{self.name} does not answer: {error}\n{log}") from error
                 time.sleep(0.05)
@@ -139,9 +139,10 @@ class PostgresServer(DatabaseServer):
         give_away(secret)
         initdb = Path(str(self.find_program())).with_name("initdb")
         run_unprivileged(
-            [str(initdb), "-D", str(self.folder / "data"), "-U", self.user, "-A", "scram-sha-256", "--no-sync"]
-            + [f"--pwfile={secret}", "--encoding=UTF8", "--locale=C.UTF-8"],
             self.folder,
+            str(initdb),
+            *("-D", str(self.folder / "data"), "-U", self.user, f"--pwfile={secret}", "-A", "scram-sha-256"),
+            *("--no-sync", "--encoding=UTF8", "--locale=C.UTF-8"),
         )
 
     def command(self) -> list[str]:
@@ -174,9 +175,9 @@ class MariaServer(DatabaseServer):
         )
         give_away(users)
         run_unprivileged(
-            ["mariadb-install-db", "--no-defaults", f"--datadir={self.folder}/data", "--skip-test-db"]
-            + ["--auth-root-authentication-method=normal", "--innodb-flush-method=fsync", "--innodb-log-file-size=8M"],
             self.folder,
+            *("mariadb-install-db", "--no-defaults", f"--datadir={self.folder}/data", "--skip-test-db"),
+            *("--auth-root-authentication-method=normal", "--innodb-flush-method=fsync", "--innodb-log-file-size=8M"),
         )
 
     def command(self) -> list[str]:
@@ -262,7 +263,7 @@ def give_away(path: Path) -> None:
         os.chown(path, account.pw_uid, account.pw_gid)
 
 
-def run_unprivileged(command: Sequence[str], folder: Path) -> None:
+def run_unprivileged(folder: Path, *command: str) -> None:
     """Run what makes a server's files."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, **unprivileged())  # type: ignore[call-overload]
     if done.returncode:
@@ -271,7 +272,7 @@ def run_unprivileged(command: Sequence[str], folder: Path) -> None:
 
 def poll(condition: Callable[[], bool], *, what: str, seconds: float = 30.0) -> None:
     """Until `condition` holds; fails after `seconds`."""
-    deadline = time.monotonic() + seconds
+    deadline = time.perf_counter() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"expected within {seconds} s: {what}"
+        assert time.perf_counter() < deadline, f"expected within {seconds} s: {what}"
         time.sleep(0.01)

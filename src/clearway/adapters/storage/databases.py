@@ -118,6 +118,14 @@ def refuse_second(label: str, holder: str) -> NoReturn:
     )
 
 
+def refuse_overtaken(label: str, holder: str) -> NoReturn:
+    """Raise the JournalError of a writer whose store was taken over while it had no connection."""
+    raise JournalError(
+        f"{label}: expected to be the only control plane here; found that {holder or 'another one'} has taken over: "
+        "stop this one"
+    )
+
+
 # --- SQLite -----------------------------------------------------------------------------------------------------------
 
 CHECKPOINT_PAGES: Final = 4_000

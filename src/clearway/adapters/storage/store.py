@@ -23,7 +23,7 @@ from clearway.adapters.storage.databases import (
     describe_writer,
     explain_failure,
     find_database,
-    refuse_second,
+    refuse_overtaken,
 )
 from clearway.adapters.storage.reader import SqlReader
 from clearway.adapters.storage.schema import SCHEMA_HEAD, check_version, migrate, read_version
@@ -164,10 +164,7 @@ class SqlStore:
             },
         )
         if moved.rowcount != 1:
-            raise JournalError(
-                f"{self._database.label}: expected the journal to be ours and to end at record {before.seq}, found "
-                "that another control plane writes to it; stop this one"
-            )
+            refuse_overtaken(self._database.label, "")
         for table, batch_rows in ((JOURNAL, batch.journal), (AUDIT, batch.audit)):
             if batch_rows:
                 connection.execute(sa.insert(table), batch_rows)
@@ -197,7 +194,7 @@ class SqlStore:
         with connection.begin():
             head, epoch, writer = _read_head(self._database.label, connection)
         if epoch != self._epoch:
-            refuse_second(self._database.label, writer)
+            refuse_overtaken(self._database.label, writer)
         doubt = self._doubt
         if doubt is not None and head == doubt.after:
             self._kept = Kept(self._kept.events + doubt.drafts.events, self._kept.audit + doubt.drafts.audit)
