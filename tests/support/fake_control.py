@@ -39,7 +39,7 @@ class FakeControl:
         self.jobs: dict[JobId, JobView] = {}
         self.specs: dict[JobId, JobSpec] = {}
         self.runs: dict[JobId, RunSpec] = {}
-        self.keys: dict[str, tuple[JobId, ...]] = {}
+        self.keys: dict[tuple[str, str], tuple[JobId, ...]] = {}
         self.audit: list[AuditLine] = []
         self.is_ready = True
         self.storage_error = ""
@@ -195,8 +195,9 @@ class FakeControl:
         return future
 
     def _submit(self, submission: Submission) -> tuple[JobId, ...]:
-        if submission.key and submission.key in self.keys:
-            return self.keys[submission.key]
+        key = (submission.actor, submission.key)
+        if submission.key and key in self.keys:
+            return self.keys[key]
         for job in submission.jobs:
             if job.queue not in self.queues:
                 raise InputError(f"job {job.name!r}: expected a queue of this site, found {job.queue!r}")
@@ -210,7 +211,7 @@ class FakeControl:
             self._put(_view_of(real, run, self.now_ms))
             self._note(submission.actor, "job.submit", f"job {number}")
         if submission.key:
-            self.keys[submission.key] = numbers
+            self.keys[key] = numbers
         return numbers
 
     def _change(
@@ -239,7 +240,7 @@ class FakeControl:
             raise InputError(f"expected a node of this cluster, found {node!r}")
         self.nodes[node] = replace(self.nodes[node], state=state, reason=reason)
         self._note(actor, action, f"node {node}")
-        self.tell("node", "", {"name": node, "state": state, "reason": reason})
+        self.tell("node", "root", {"node": node, "change": str(state), "reason": reason})
 
     def _own(self, node: str, device: int, owners: tuple[tuple[JobId, int], ...]) -> None:
         view = self.nodes[NodeName(node)]

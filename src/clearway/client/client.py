@@ -18,6 +18,7 @@ from clearway.model.runs import RunSpec
 from clearway.ports.views import ClusterView, JobState, JobView, NodeView, QueueView, TenantView
 from clearway.wire.api import (
     API,
+    GAP,
     IDS_MAX,
     LOG_BYTES_MAX,
     AuditRow,
@@ -221,14 +222,15 @@ class Client:
         """The last plans that moved anything, oldest first."""
         return _decode_list(PlanView, self._get("/plans"))
 
-    def events(self, *, after: int | None = None, kinds: Sequence[str] = ()) -> Iterator[EventView]:
-        """What changes, as it changes, for ever. Goes on by itself where the connection breaks.
+    def events(self, *, kinds: Sequence[str] = ()) -> Iterator[EventView]:
+        """What changes from now on, as it changes, for ever. Goes on by itself where the connection breaks.
 
-        after: begin behind this event's `seq`, as far back as the server remembers; None = from now on.
+        An event of kind GAP says that some are lost, such as by a restart of the server: look again at what you show.
         """
-        query = {"kind": tuple(kinds)}
-        for message in self._messages(f"{API}/events", query, last_id="" if after is None else str(after)):
-            if message.kind != "gap":
+        for message in self._messages(f"{API}/events", {"kind": tuple(kinds)}):
+            if message.kind == GAP:
+                yield EventView(seq=0, at_ms=0, kind=GAP, tenant="", data={})
+            else:
                 yield _decode(EventView, json.loads(message.data))
 
     # --- the server ---------------------------------------------------------------------------------------------------

@@ -26,8 +26,8 @@ the numbers by which the jobs of one submission name one another."""
 class Submission:
     """Jobs numbered from PROVISIONAL_ID, and how to run each. actor: the user in whose name it is submitted.
 
-    key: chosen by the client; a second submission with the key of an accepted one is answered with the same jobs.
-    "" = none.
+    key: chosen by the client; a second submission of the same actor with the key of an accepted one is answered with
+    the same jobs. "" = none.
     """
 
     jobs: tuple[JobSpec, ...]

@@ -111,13 +111,18 @@ class Reach:
         return kept or None
 
 
+def needs_tree(identity: Identity) -> bool:
+    """Whether what a caller reaches depends on what lies below the tenants in which he is named."""
+    return identity.role in (Role.VIEWER, Role.TENANT_ADMIN)
+
+
 def find_reach(identity: Identity, tenants: Iterable[TenantView]) -> Reach:
     """What `identity` reaches in the tree of `tenants`: a user what he is named in, viewers and administrators also
     what lies below it, an operator everything."""
     if identity.role == Role.OPERATOR:
         return Reach(identity, None)
     named = frozenset(identity.tenants)
-    if identity.role == Role.USER:
+    if not needs_tree(identity):
         return Reach(identity, named)
     parents = {tenant.name: tenant.parent for tenant in tenants}
     return Reach(identity, named | {tenant for tenant in parents if _lies_below(tenant, named, parents)})

@@ -9,10 +9,10 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any, Final
 
-from clearway.model.ids import TenantName
+from clearway.model.ids import ROOT_TENANT, TenantName
 from clearway.ports.control import Control, Notice
 from clearway.server.access import Reach
 from clearway.wire.api import EventView
@@ -21,14 +21,22 @@ KEPT_MAX: Final = 20_000
 BATCH_MAX: Final = 500
 """Notices that one follower is given at a time, before others have their turn."""
 
-SHOWN_OF_ALL: Final[Mapping[str, frozenset[str]]] = {"node": frozenset({"node", "name", "state", "reason"})}
-"""Of notices that belong to no tenant, what callers see who do not see all: kinds, and names of their data."""
+SHOWN_OF_ALL: Final[Mapping[str, frozenset[str]]] = {
+    "node": frozenset({"node", "change", "device", "reason"}),
+    "plan": frozenset(),
+}
+"""Of notices about the whole cluster, which belong to the root of the tenants, what callers see who do not see all:
+kinds, and names of their data."""
 
 
 class Hub:
-    """Takes notices from the control plane's thread and wakes followers in the server's event loop."""
+    """Takes notices from the control plane's thread and wakes followers in the server's event loop.
 
-    def __init__(self, control: Control) -> None:
+    life: tells this control plane's numbers from those of an earlier one, which began at 1 as well.
+    """
+
+    def __init__(self, control: Control, life: str) -> None:
+        self.life = life
         self._lock = threading.Lock()
         self._kept: deque[Notice] = deque(maxlen=KEPT_MAX)
         self._taken = 0
@@ -67,19 +75,23 @@ class Hub:
         """Nobody waits for `follower` any more."""
         self._followers.discard(follower)
 
-    def position_after(self, seq: int | None) -> tuple[int, bool]:
-        """Where to begin behind notice `seq` (None = behind all there are), and whether any in between are lost."""
+    def name_place(self, seq: int) -> str:
+        """What a client gives back as `Last-Event-ID` to go on behind notice `seq`."""
+        return f"{self.life}.{seq}"
+
+    def position_after(self, last_id: str) -> tuple[int, bool]:
+        """Where to begin behind what `last_id` names ("" = behind all there are), and whether some in between are
+        lost: then it is behind all there are as well."""
+        life, _, number = last_id.rpartition(".")
         with self._lock:
-            if seq is None or not self._kept:
-                return self._taken, seq is not None and not self._kept
-            newer = 0
-            for notice in reversed(self._kept):
-                if notice.seq <= seq:
-                    break
-                newer += 1
-            # A number that was never given is another server's, or an earlier life's.
-            is_lost = newer == len(self._kept) or seq > self._kept[-1].seq
-            return self._taken - newer, is_lost
+            if not last_id:
+                return self._taken, False
+            kept = self._kept
+            is_known = life == self.life and number.isascii() and number.isdigit() and len(number) < 19
+            if not is_known or not kept or not kept[0].seq - 1 <= int(number) <= kept[-1].seq:
+                return self._taken, True
+            newer = sum(1 for _ in takewhile(lambda notice: notice.seq > int(number), reversed(kept)))
+            return self._taken - newer, False
 
     def read(self, position: int) -> tuple[int, bool, tuple[Notice, ...]]:
         """Notices from `position` on, at most BATCH_MAX: the position behind them, whether some before them are lost,
@@ -116,12 +128,9 @@ def show_notice(notice: Notice, reach: Reach, kinds: frozenset[str]) -> EventVie
     if kinds and notice.kind not in kinds:
         return None
     data: Mapping[str, Any] = notice.data
-    if not notice.tenant:
-        if reach.tenants is not None:
-            names = SHOWN_OF_ALL.get(notice.kind)
-            if names is None:
-                return None
-            data = {name: value for name, value in data.items() if name in names}
-    elif not reach.sees(TenantName(notice.tenant)):
-        return None
+    if not reach.sees(TenantName(notice.tenant)):
+        names = SHOWN_OF_ALL.get(notice.kind) if notice.tenant in ("", ROOT_TENANT) else None
+        if names is None:
+            return None
+        data = {name: value for name, value in data.items() if name in names}
     return EventView(seq=notice.seq, at_ms=notice.at_ms, kind=notice.kind, tenant=notice.tenant, data=data)

@@ -9,7 +9,6 @@ written since the job was submitted. The last part of a path may not be a symbol
 
 import os
 import pwd
-import re
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,20 +16,22 @@ from pathlib import Path
 from typing import Final, Literal
 
 from clearway.model.errors import InputError
+from clearway.model.units import MILLI
 from clearway.ports.views import JobView
 from clearway.server.problems import Refusal
 from clearway.wire.api import LogPart
+from clearway.wire.patterns import ARRAY_OUTPUT_DEFAULT, OUTPUT_DEFAULT, FileNames, fill_pattern
 
 Stream = Literal["output", "error"]
 
 CLOCK_SLACK_MS: Final = 60_000
 """How far the clock of a file server may lie behind ours."""
 
+NOWHERE: Final = ("none", "/dev/null")
+
 TAIL_BLOCK: Final = 1 << 16
 TAIL_BYTES_MAX: Final = 16 << 20
 """Of a log's end, so much is searched for lines."""
-
-_PATTERN: Final = re.compile(r"%(?:(\d{0,9})([jAaxuNntsJb])|%)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +44,22 @@ class LogPlace:
     submit_ms: int
 
 
-def find_log(job: JobView, stream: Stream, replica: int) -> LogPlace:
-    """Where replica `replica` of a job writes. Raises Refusal where it cannot have written yet."""
+def find_log(job: JobView, stream: Stream, replica: int, account: str) -> LogPlace:
+    """Where replica `replica` of a job writes. account: as whom all jobs run; "" = each as its user.
+
+    Raises Refusal where it cannot have written yet.
+    """
     check_replica(job, replica)
     if job.start_ms is None:
         raise Refusal(404, f"job {job.id}: expected a job that has started, found one that is {job.state}")
     written = (job.error or job.output) if stream == "error" else job.output
-    default = "slurm-%j.out" if job.array is None else "slurm-%A_%a.out"
-    path = expand_pattern(written or default, job, replica)
+    default = OUTPUT_DEFAULT if job.array is None else ARRAY_OUTPUT_DEFAULT
+    path = name_file(job, written or default, replica)
     if not job.workdir.startswith("/"):
         raise Refusal(404, f"job {job.id}: expected a working directory, found none: it keeps no log")
-    return LogPlace(os.path.join(job.workdir, path), job.workdir, job.user, job.submit_ms)
+    if path in NOWHERE:
+        raise Refusal(404, f"job {job.id}: expected an output file, found none: its submitter wants none kept")
+    return LogPlace(os.path.join(job.workdir, path), job.workdir, account or job.user, job.submit_ms)
 
 
 def check_replica(job: JobView, replica: int) -> None:
@@ -62,41 +68,32 @@ def check_replica(job: JobView, replica: int) -> None:
         raise Refusal(404, f"job {job.id}: expected a replica from 0 to {job.replicas - 1}, found {replica}")
 
 
-def expand_pattern(pattern: str, job: JobView, replica: int) -> str:
-    """A file pattern as sbatch's: `%j %A %a %x %u %N %n %t %s %J %b %%`, numbers padded as in `%4t`.
-
-    A backslash anywhere turns it off, as in Slurm.
-    """
-    if "\\" in pattern:
-        return pattern.replace("\\", "")
-    node = job.nodes[min(replica, len(job.nodes) - 1)] if job.nodes else ""
-    values: dict[str, str | int] = {
-        "j": job.id,
-        "J": job.id,
-        "A": job.array if job.array is not None else job.id,
-        "a": job.array_index if job.array_index is not None else 0,
-        "b": (job.array_index or 0) % 10,
-        "x": _flatten(job.name),
-        "u": _flatten(job.user),
-        "N": _flatten(node.partition(".")[0]),
-        "n": replica,
-        "t": replica,
-        "s": "batch",
-    }
-
-    def expand(match: re.Match[str]) -> str:
-        width, letter = match.groups()
-        if letter is None:
-            return "%"
-        value = values[letter]
-        return f"{value:0{min(int(width or 0), 10)}d}" if isinstance(value, int) else value
-
-    return _PATTERN.sub(expand, pattern)
+def name_file(job: JobView, pattern: str, replica: int) -> str:
+    """The file that a job's pattern means for one replica, as its backend named it."""
+    index = _node_index(job, replica)
+    names = FileNames(
+        job=job.id,
+        array=job.array,
+        task=job.array_index,
+        name=job.name or "run",
+        user=job.user,
+        node=job.nodes[index] if job.nodes else "",
+        node_index=index,
+        rank=replica,
+        restarts=max(job.generation - 1, 0),
+    )
+    return fill_pattern(pattern, names)
 
 
-def _flatten(name: str) -> str:
-    """A name as part of a file's: it names no folder."""
-    return name.replace("/", "_").replace("\0", "_")
+def _node_index(job: JobView, replica: int) -> int:
+    """Which of the job's nodes a replica lies on: by how many devices it holds on each, replica after replica."""
+    each = job.device_milli // max(job.replicas, 1) // MILLI
+    for index, (_, devices) in enumerate(job.devices):
+        count = max(len(devices) // each, 1) if each else 1
+        if replica < count:
+            return index
+        replica -= count
+    return max(len(job.nodes) - 1, 0)
 
 
 class LogFile:

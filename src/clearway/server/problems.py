@@ -2,8 +2,10 @@
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
+import pydantic
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -13,6 +15,9 @@ from clearway.ports.storage import StorageError
 from clearway.server.auth import AuthFileError
 from clearway.wire.api import ApiProblem
 from clearway.wire.api_rows import encode_row
+from clearway.wire.problems import PROBLEMS_SHOWN_MAX
+from clearway.wire.schema import make_problem as make_schema_problem
+from clearway.wire.schema import render_place
 
 MEDIA_TYPE: Final = "application/problem+json"
 
@@ -33,7 +38,7 @@ TITLES: Final = {
     503: "not available now",
 }
 
-_PARTS: Final = re.compile(r"expected (?P<expected>.*), found (?P<found>.*?)(?:; (?P<hint>.*))?", re.DOTALL)
+_PARTS: Final = re.compile(r"expected (?P<expected>.*?), found (?P<found>.*?)(?:; (?P<hint>.*))?")
 
 
 class Refusal(ClearwayError):  # noqa: N818  (an answer, not an accident)
@@ -47,9 +52,9 @@ class Refusal(ClearwayError):  # noqa: N818  (an answer, not an accident)
 
 def make_problem(status: int, detail: str) -> ApiProblem:
     """The answer that says `detail`, and its parts again where it is one line in our form."""
-    parts = _PARTS.fullmatch(detail) if "\n" not in detail else None
-    found = parts or _PARTS.search(detail.splitlines()[0]) if detail and "\n" not in detail else None
-    named = {name: value or "" for name, value in found.groupdict().items()} if found else {}
+    begin = detail.find("expected ")
+    parts = _PARTS.fullmatch(detail, begin) if begin >= 0 else None
+    named = {name: value or "" for name, value in parts.groupdict().items()} if parts else {}
     return ApiProblem(title=TITLES.get(status, "error"), status=status, detail=detail, **named)
 
 
@@ -62,15 +67,23 @@ def problem_response(status: int, detail: str, headers: dict[str, str] | None = 
     return Response(body, status_code=status, media_type=MEDIA_TYPE, headers=sent)
 
 
-def describe_validation(errors: list[Any]) -> str:
+def describe_validation(errors: Sequence[Any]) -> str:
     """pydantic's errors in our words, one line each."""
-    lines = []
-    for error in errors:
-        place = ".".join(str(part) for part in error.get("loc", ()) if part not in ("body", "query", "path"))
-        found = repr(error.get("input"))[:80]
-        said = str(error.get("msg", "a valid value")).removeprefix("Value error, ")
-        lines.append(said if said.startswith("expected ") else f"{place or 'request'}: expected {said}, found {found}")
-    return "\n".join(lines)
+    return "\n".join(_describe_error(error) for error in errors[:PROBLEMS_SHOWN_MAX])
+
+
+def _describe_error(error: Any) -> str:
+    """One error: `query: limit: expected a number less than or equal to 10000, found '99999'`."""
+    where, *place = error["loc"] or ("request",)
+    kind = error["type"]
+    if kind == "extra_forbidden":
+        return f"{where}: expected names that this route knows, found {str(place[-1])!r:.80}; see OpenAPI"
+    if kind == "json_invalid":
+        return f"{where}: expected JSON, found none: {error['ctx']['error']}"
+    if kind == "value_error":
+        return f"{where}: {render_place(tuple(place))}: {error['ctx']['error']}"
+    details = {**error, "loc": tuple(place)}
+    return str(make_schema_problem(details, pydantic.BaseModel, str(where), lambda _place: 0, {}))
 
 
 def install_problems(app: FastAPI) -> None:
@@ -107,7 +120,7 @@ async def _answer_auth_file(_request: Request, _error: Exception) -> Response:
 
 async def _answer_validation(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return problem_response(422, describe_validation(list(error.errors())))
+    return problem_response(422, describe_validation(error.errors()))
 
 
 async def _answer_http(_request: Request, error: Exception) -> Response:

@@ -12,7 +12,7 @@ from clearway.server.routes_jobs import JobNumber
 from clearway.server.routing import PROBLEMS, make_router, row_response, rows_response
 from clearway.server.services import Services, services_of
 from clearway.server.shown import jobs_of, owners_of, show_cluster, show_node, show_plan, show_tenants
-from clearway.server.streams import follow_events, follow_log, read_last_id, stream_response
+from clearway.server.streams import follow_events, follow_log, read_last_id, read_last_offset, stream_response
 from clearway.wire.api import API, PlanView
 from clearway.wire.api_requests import DrainModel, EventParams, FollowParams, LogParams
 from clearway.wire.problems import suggest_name
@@ -127,7 +127,7 @@ async def get_log(request: Request, job: JobNumber, params: Annotated[LogParams,
     and whether that is all (`X-Log-Final`)."""
     services = services_of(request)
     view, _ = await services.visible_job(request, job, "logs.read")
-    place = find_log(view, params.stream, params.replica)
+    place = find_log(view, params.stream, params.replica, services.settings.account)
     part = await services.read(
         lambda: read_part(
             place, offset=params.offset, tail=params.tail, limit=params.limit, is_final=view.state.is_final
@@ -149,9 +149,9 @@ async def get_log(request: Request, job: JobNumber, params: Annotated[LogParams,
 async def get_log_stream(request: Request, job: JobNumber, params: Annotated[FollowParams, Query()]) -> Response:
     """What a job writes, as it writes it, as server-sent events: `log` with `data` in base64, `end` when it has ended.
     The id of each is the offset behind it, at which `Last-Event-ID` goes on."""
-    services, last_id = services_of(request), read_last_id(request)
+    services, last_offset = services_of(request), read_last_offset(request)
     view, _ = await services.visible_job(request, job, "logs.read")
     check_replica(view, params.replica)
-    offset, tail = (params.offset, params.tail) if last_id is None else (last_id, None)
+    offset, tail = (params.offset, params.tail) if last_offset is None else (last_offset, None)
     parts = follow_log(request, services, view.id, params.stream, params.replica, offset, tail)
     return stream_response(services, parts)

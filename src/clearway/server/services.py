@@ -12,7 +12,7 @@ from clearway.model.ids import JobId
 from clearway.ports.control import Control
 from clearway.ports.storage import JOBS_PER_PAGE_MAX, AuditLine, JobQuery, JobReader
 from clearway.ports.views import JobView, TenantView
-from clearway.server.access import PERMISSIONS, Permission, Reach, find_reach
+from clearway.server.access import PERMISSIONS, Permission, Reach, find_reach, needs_tree
 from clearway.server.auth import Auth, Identity
 from clearway.server.events import Hub
 from clearway.server.metrics import RequestMetrics
@@ -51,7 +51,7 @@ class Services:
         self.audit = audit
         self.reload = reload
         self.now_ms = now_ms
-        self.hub = Hub(control)
+        self.hub = Hub(control, life=f"{now_ms():x}")
         self.metrics = RequestMetrics()
         self.streams = 0
         self._pool = ThreadPoolExecutor(settings.reader_threads, thread_name_prefix="clearway-read")
@@ -84,6 +84,8 @@ class Services:
     async def reach(self, request: Request) -> Reach:
         """What the caller of this request may see."""
         identity: Identity = request.scope["clearway.identity"]
+        if not needs_tree(identity):
+            return find_reach(identity, ())
         now_s = time.monotonic_ns() / 1e9
         if now_s - self._tenants_read_s >= TENANTS_AGE_S:
             self._tenants = (await self.read(self.control.cluster)).tenants

@@ -15,9 +15,10 @@ PORT_DEFAULT: Final = 8642
 class ServerSettings:
     """host, port: where to listen; port 0 = any free one. host_names: more names by which clients may call it.
 
-    certificate, private_key: PEM files for TLS; None = none. heartbeat_s: silence on a stream before a sign of life.
-    log_poll_s: between looks at a log that is followed. answer_s: longest wait for the control plane.
-    reader_threads: requests that read the storage at once. streams_max: events and logs followed at once.
+    certificate, private_key: PEM files for TLS; None = none. account: as whom all jobs run; "" = each as its user.
+    heartbeat_s: silence on a stream before a sign of life. log_poll_s: between looks at a log that is followed.
+    answer_s: longest wait for the control plane. reader_threads: requests that read the storage at once. streams_max:
+    events and logs followed at once.
     """
 
     host: str = "127.0.0.1"
@@ -25,6 +26,7 @@ class ServerSettings:
     host_names: tuple[str, ...] = ()
     certificate: Path | None = None
     private_key: Path | None = None
+    account: str = ""
     body_bytes_max: int = BODY_BYTES_MAX
     heartbeat_s: float = 15.0
     log_poll_s: float = 0.25

@@ -20,6 +20,7 @@ from clearway.server.events import show_notice
 from clearway.server.logs import LogFile, LogPlace, Stream, find_log
 from clearway.server.problems import Refusal
 from clearway.server.services import Services
+from clearway.wire.api import GAP
 from clearway.wire.api_rows import encode_row
 
 MEDIA_TYPE: Final = "text/event-stream"
@@ -27,9 +28,9 @@ HEARTBEAT: Final = b": still here\n\n"
 LOG_PART_BYTES: Final = 1 << 16
 
 
-def make_message(kind: str, data: object, message_id: int | None = None) -> bytes:
+def make_message(kind: str, data: object, message_id: str = "") -> bytes:
     """One message; JSON has no line ends, so that it is one line."""
-    place = "" if message_id is None else f"id: {message_id}\n"
+    place = f"id: {message_id}\n" if message_id else ""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, default=str)
     return f"{place}event: {kind}\ndata: {text}\n\n".encode("utf-8", errors="replace")
 
@@ -53,13 +54,18 @@ async def _count(services: Services, parts: AsyncIterator[bytes]) -> AsyncIterat
         services.streams -= 1
 
 
-def read_last_id(request: Request) -> int | None:
-    """The number in `Last-Event-ID`; None = there is none. Raises Refusal."""
-    text = request.headers.get("last-event-id", "").strip()
+def read_last_id(request: Request) -> str:
+    """The header `Last-Event-ID`; "" = there is none."""
+    return request.headers.get("last-event-id", "").strip()
+
+
+def read_last_offset(request: Request) -> int | None:
+    """The offset in `Last-Event-ID`; None = there is none. Raises Refusal."""
+    text = read_last_id(request)
     if not text:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) <= 18):
-        raise Refusal(422, f"Last-Event-ID: expected a number, found {text!r:.80}")
+    if not (text.isascii() and text.isdigit() and int(text[:19]) < 1 << 60):
+        raise Refusal(422, f"Last-Event-ID: expected an offset in bytes, found {text!r:.80}")
     return int(text)
 
 
@@ -73,7 +79,7 @@ def _is_still_known(request: Request, services: Services) -> bool:
 
 
 async def follow_events(
-    request: Request, services: Services, kinds: frozenset[str], last_id: int | None
+    request: Request, services: Services, kinds: frozenset[str], last_id: str
 ) -> AsyncIterator[bytes]:
     """What the caller may see of what changes; `gap` where some of it is lost to him."""
     hub, heartbeat_s = services.hub, services.settings.heartbeat_s
@@ -83,16 +89,15 @@ async def follow_events(
         position, is_lost = hub.position_after(last_id)
         yield HEARTBEAT
         if is_lost:
-            yield make_message("gap", {})
+            yield make_message(GAP, {})
         while not hub.is_closed:
             news.clear()
             position, is_lost, notices = hub.read(position)
             if is_lost:
-                yield make_message("gap", {})
-            shown = (show_notice(notice, reach, kinds) for notice in notices)
-            messages = [make_message(event.kind, encode_row(event), event.seq) for event in shown if event]
-            if messages:
-                yield b"".join(messages)
+                yield make_message(GAP, {})
+            shown = [event for notice in notices if (event := show_notice(notice, reach, kinds))]
+            if shown:
+                yield b"".join(make_message(e.kind, encode_row(e), hub.name_place(e.seq)) for e in shown)
             if notices:
                 await asyncio.sleep(0)
                 continue
@@ -118,17 +123,17 @@ async def follow_log(
         view = await services.read(services.control.job, job)
         is_final, data = view is None or view.state.is_final, b""
         if view is not None and view.start_ms is not None:
-            place = find_log(view, stream, replica)
+            place = find_log(view, stream, replica, settings.account)
             position = position if path in ("", place.path) else 0
             path = place.path
             position, data, tail = await services.read(_read_on, place, position, tail)
         if data:
             silent_s = 0.0
             encoded = base64.b64encode(data).decode()
-            yield make_message("log", {"offset": position - len(data), "data": encoded}, position)
+            yield make_message("log", {"offset": position - len(data), "data": encoded}, str(position))
             continue
         if is_final:
-            yield make_message("end", {"offset": position}, position)
+            yield make_message("end", {"offset": position}, str(position))
             return
         await asyncio.sleep(settings.log_poll_s)
         silent_s += settings.log_poll_s

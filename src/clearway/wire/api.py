@@ -38,6 +38,9 @@ TAIL_LINES_MAX: Final = 100_000
 
 KEY_CHARACTERS_MAX: Final = 128
 
+GAP: Final = "gap"
+"""Kind of an event that says that some before it are lost to who follows."""
+
 NOT_SHOWN: Final = JobId(0)
 """Stands where another tenant's job would be named."""
 
