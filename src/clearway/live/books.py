@@ -109,10 +109,14 @@ class Books:
                 self.jobs[job] = book
         self.caps.update(draft.caps)
 
-    def unanswered(self) -> tuple[BackendCommand, ...]:
-        """Commands to be carried out again after a restart, in order of job number, then power caps by node."""
+    def unanswered(self, reports: "Draft") -> tuple[BackendCommand, ...]:
+        """Commands to be carried out again after a restart, in order of job number, then power caps by node.
+
+        reports: what became of jobs in the meantime; their commands are answered.
+        """
+        found = (reports.get(job) for job in sorted(self.jobs))
         return (
-            *(command for job in sorted(self.jobs) for command in self.jobs[job].commands),
+            *(command for book in found if book is not None for command in book.commands),
             *(self.caps[node] for node in sorted(self.caps)),
         )
 

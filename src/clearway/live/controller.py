@@ -45,6 +45,7 @@ from clearway.model.events import (
     JobReleased,
     JobRequeued,
     NodeDown,
+    NodeDrained,
     NodeUp,
     TimerFired,
 )
@@ -165,8 +166,10 @@ class Controller:
         self._guard_against(reports, now_ms)
         site = site_events(now_ms, self._kernel.state, *self._site)
         self._told = [ControlStarted(now_ms, self._kernel.policy.name), *site, *found, *self._told]
-        for command in self._books.unanswered():
-            self._backend.perform(now_ms, command)
+        known = self._draft()
+        for event in self._told:
+            known.note(event)
+        self._perform(self._books.unanswered(known), now_ms)
         self._turn_without_requests(now_ms)
         self._is_ready = True
 
@@ -204,7 +207,8 @@ class Controller:
                 now_ms = self._now_ms()
                 self.turn(now_ms)
                 if not len(self._inbox):
-                    self._inbox.wait(max(self.next_ms() - self._now_ms(), 0) / SECOND_MS)
+                    wait_ms = min(self.next_due_ms() - self._now_ms(), POLL_MS)
+                    self._inbox.wait(max(wait_ms, 0) / SECOND_MS)
         except BaseException as error:
             self._is_ready = False
             self._inbox.close(InternalError(f"the control plane has stopped: {error}"))
@@ -218,16 +222,25 @@ class Controller:
         self._is_closing = True
         self._inbox.wake()
 
-    def next_ms(self) -> int:
-        """When the next turn is due though nobody calls."""
+    def next_due_ms(self) -> int:
+        """When a turn is due by a timer or another try of the storage; FOREVER_MS = never."""
         if self._storage_error is not None:
             return self._retry_at_ms
-        soon = self._now_ms() + POLL_MS
-        return min(self._timer_ms, self._guard.next_ms(), soon)
+        return min(self._timer_ms, self._guard.next_ms())
 
     def turn(self, now_ms: int) -> None:
         """One turn, as the head of this module says."""
         asks = self._inbox.take(JOBS_PER_TURN_MAX)
+        try:
+            self._take_turn(asks, now_ms)
+        except BaseException as error:
+            stopped = InternalError(f"the control plane has stopped: {error}")
+            for ask in asks:
+                if not ask.future.done():
+                    ask.future.set_exception(stopped)
+            raise
+
+    def _take_turn(self, asks: list[Ask], now_ms: int) -> None:
         if not self._write_unwritten(now_ms):
             self._refuse(asks)
             return
@@ -250,12 +263,20 @@ class Controller:
 
     def _guard_against(self, reports: list[Event], now_ms: int) -> None:
         """Add the reports to what was told, and what follows from starts that failed."""
+        reports += self._keep_drains(reports, now_ms)
         for event in reports:
             self._guard.note(event)
         answers = list(self._guard.answers(reports, now_ms))
         for event in answers:
             self._guard.note(event)
         self._told += [*reports, *answers]
+
+    def _keep_drains(self, reports: list[Event], now_ms: int) -> list[Event]:
+        """A drained node that comes back stays drained until somebody lets it be used."""
+        inventory, reasons = self._kernel.state.inventory, self._views.node_reasons
+        back = [event.node for event in reports if isinstance(event, NodeUp)]
+        drained = [node for node in back if self._has_node(node) and inventory.is_drained[inventory.index(node)]]
+        return [NodeDrained(now_ms, node, reasons.get(node, "")) for node in drained]
 
     def _is_known(self, event: Event) -> bool:
         """Whether the event names a node and device that there are; a backend cannot make up others."""
