@@ -1,11 +1,11 @@
 """A node that offers something else than before: what is free follows, what runs goes on."""
 
 import pytest
-from support.engine import add_nodes, finish, make_kernel, started_jobs, submit
 
 from clearway.model.cluster import DeviceGroup, NodeSpec
 from clearway.model.errors import InputError
 from clearway.model.events import NodeChanged
+from support.engine import add_nodes, finish, make_kernel, started_jobs, submit
 
 GROUPS = (DeviceGroup(model="H100", count=8),)
 

@@ -1,0 +1,321 @@
+"""The Kubernetes backend: a thread that watches and calls, and the book that it shares with a driver.
+
+The API server is the truth about pods, the driver's journal about what was decided; `connect` brings them together.
+Every object that is watched is listed first, and again whenever its watch cannot go on (410, or after a cut without a
+version). Calls are retried for as long as they mean something, with a growing pause; a pod that is gone ends them.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from clearway.adapters.kubernetes.book import Action, Bind, Book, Evict, Refuse
+from clearway.adapters.kubernetes.client import Change, Client, Json
+from clearway.adapters.kubernetes.config import KubernetesConfig
+from clearway.adapters.kubernetes.errors import ApiError, ExpiredError, UnreachableError, UnreadableError
+from clearway.adapters.kubernetes.facts import PodFacts
+from clearway.adapters.kubernetes.gangs import Source, gang_size
+from clearway.adapters.kubernetes.parse import parse_node, parse_pod
+from clearway.adapters.kubernetes.reasons import Reasons
+from clearway.model.cluster import NodeSpec
+from clearway.model.events import Event
+from clearway.model.jobs import StopCause
+from clearway.model.plan import Cap, Migrate, Resize, Start, Stop, Suspend
+from clearway.ports.backend import BackendCommand, Holding, World
+
+log = logging.getLogger(__name__)
+
+NODES: Final = "/api/v1/nodes"
+PODS: Final = "/api/v1/pods"
+
+PAUSE_MIN_S: Final = 0.1
+PAUSE_MAX_S: Final = 15.0
+"""Pauses between tries double from the one to the other."""
+
+READY_S: Final = 60.0
+"""How long the first lists may take before a start is given up."""
+
+
+class KubernetesBackend:
+    """Implements `clearway.ports.backend.LastingBackend` on a real cluster.
+
+    Public beside the port, for the intake: `book` under `lock`, and `on_change`, called in the backend's thread after
+    each change of the book.
+    """
+
+    def __init__(self, config: KubernetesConfig) -> None:
+        self.book = Book(config)
+        self.lock = threading.Lock()
+        self.on_change: Callable[[], None] = lambda: None
+        self._config = config
+        self._world: World | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._listed = {NODES: threading.Event(), PODS: threading.Event()}
+        self._failure: Exception | None = None
+        self._main: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- the port -------------------------------------------------------------------------------------------------
+
+    def nodes(self) -> tuple[NodeSpec, ...]:
+        """The nodes as they are now, by name; the first call signs in and lists. InputError, UnreachableError."""
+        if self._thread is None:
+            self._begin()
+        with self.lock:
+            return self.book.nodes.specs()
+
+    def connect(self, now_ms: int, holdings: Sequence[Holding], world: World) -> Sequence[Event]:
+        """See the port. Pods that run and are in no holding are left alone: they count as held by others."""
+        self._world = world
+        with self.lock:
+            for holding in holdings:
+                _, run = world.launch(holding.job)
+                places = world.locate(holding.allocation)
+                self.book.adopt(
+                    now_ms, holding.job, holding.generation, places, run.origin, is_started=holding.is_started
+                )
+        return self.observe(now_ms)
+
+    def perform(self, now_ms: int, command: BackendCommand) -> None:
+        """Begin to carry out a command; its effects are reported by `observe`."""
+        assert self._world is not None, "connect comes first"
+        with self.lock:
+            match command:
+                case Start():
+                    _, run = self._world.launch(command.job)
+                    places = self._world.locate(command.allocation)
+                    self.book.start(now_ms, command.job, command.generation, places, run.origin)
+                case Stop():
+                    self.book.stop(now_ms, command.job, command.generation, command.cause)
+                case Migrate() | Resize() | Suspend():
+                    # The policy of this backend makes none of them; whoever does so all the same stops the job.
+                    self.book.stop(now_ms, command.job, command.generation - 1, StopCause.MIGRATED)
+                case Cap():
+                    pass
+        self._poke()
+        self._world.wake()
+
+    def observe(self, now_ms: int) -> Sequence[Event]:
+        """What happened since the last call."""
+        with self.lock:
+            events = self.book.settle(now_ms)
+        self._poke()
+        return events
+
+    def close(self) -> None:
+        """End the thread; nothing in the cluster is touched."""
+        loop, thread = self._loop, self._thread
+        if loop is None or thread is None:
+            return
+        loop.call_soon_threadsafe(self._cancel)
+        thread.join()
+        self._thread = None
+
+    # --- the thread -----------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
+        self._thread.start()
+        deadline = time.monotonic_ns() + int(READY_S * 1e9)
+        for listed in self._listed.values():
+            while not listed.wait(0.05):
+                if self._failure is not None:
+                    raise self._failure
+                if time.monotonic_ns() > deadline:
+                    self.close()
+                    raise UnreachableError(f"kubernetes: expected lists of nodes and pods within {READY_S:.0f} s")
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except asyncio.CancelledError:
+            pass
+        except Exception as error:  # handed to the thread that waits for the lists
+            log.exception("the thread of the Kubernetes backend ended")
+            self._failure = error
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._main = asyncio.current_task()
+        client = await Client.connect(self._config)
+        self._client = client
+        self._gate = asyncio.Semaphore(self._config.binds_max)
+        self.reasons = Reasons(client, self._config.scheduler_name)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._follow(NODES, self._take_nodes, self._take_node))
+                group.create_task(self._follow(PODS, self._take_pods, self._take_pod))
+        finally:
+            for task in list(self._tasks):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await client.close()
+
+    def _cancel(self) -> None:
+        if self._main is not None:
+            self._main.cancel()
+
+    def spawn(self, work: Awaitable[None]) -> None:
+        """Run `work` beside the rest; only from the backend's thread."""
+
+        async def run() -> None:
+            try:
+                await work
+            except (ApiError, UnreachableError) as error:
+                log.warning("%s", error)
+
+        task = asyncio.create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- watching -------------------------------------------------------------------------------------------------
+
+    async def _follow(self, path: str, take_list: Callable[[list[Json]], None], take: Callable[[Change], None]) -> None:
+        """List, then watch, for ever."""
+        version, pause_s = "", PAUSE_MIN_S
+        while True:
+            try:
+                if not version:
+                    items, version = await self._client.list_all(path)
+                    take_list(items)
+                    self._listed[path].set()
+                    self._changed()
+                async for change in self._client.watch(path, version):
+                    if change.kind != "BOOKMARK":
+                        take(change)
+                        self._changed()
+                    version, pause_s = change.version, PAUSE_MIN_S
+            except ExpiredError:
+                version = ""
+            except ApiError as error:
+                if not self._listed[path].is_set():
+                    raise
+                log.warning("%s", error)
+                version = ""
+                pause_s = await _rest(pause_s)
+            except UnreachableError as error:
+                log.info("%s", error)
+                pause_s = await _rest(max(pause_s, error.retry_after_s))
+
+    def _take_nodes(self, items: list[Json]) -> None:
+        names = set()
+        with self.lock:
+            for data in items:
+                names.add(data["metadata"]["name"])
+                self._put_node(data)
+            for name in set(self.book.nodes.entries) - names:
+                self.book.nodes.drop(name)
+
+    def _take_node(self, change: Change) -> None:
+        with self.lock:
+            if change.kind == "DELETED":
+                self.book.nodes.drop(change.data["metadata"]["name"])
+            else:
+                self._put_node(change.data)
+
+    def _put_node(self, data: Json) -> None:
+        try:
+            self.book.nodes.put(parse_node(data, self._config))
+        except UnreadableError as error:
+            log.warning("left out: %s", error)
+
+    def _take_pods(self, items: list[Json]) -> None:
+        with self.lock:
+            for data in items:
+                self._put_pod(data)
+            self.book.keep_pods(data["metadata"]["uid"] for data in items)
+
+    def _take_pod(self, change: Change) -> None:
+        with self.lock:
+            if change.kind == "DELETED":
+                self.book.drop_pod(change.data["metadata"]["uid"])
+            else:
+                self._put_pod(change.data)
+
+    def _put_pod(self, data: Json) -> None:
+        try:
+            self.book.put_pod(parse_pod(data, self._config))
+        except UnreadableError as error:
+            log.warning("left out: %s", error)
+
+    def _changed(self) -> None:
+        """The book changed: look up what it wants to know, and wake the driver."""
+        with self.lock:
+            wanted = self.book.take_wanted()
+        for source in wanted:
+            self.spawn(self._look_up(source))
+        self.on_change()
+        if self._world is not None:
+            self._world.wake()
+
+    async def _look_up(self, source: Source) -> None:
+        """How many pods a gang has. Where that cannot be read its pods wait, and are told so: none starts alone."""
+        pause_s = PAUSE_MIN_S
+        while True:
+            try:
+                size: int | None = gang_size(await self._client.get(source.path))
+                break
+            except UnreachableError:
+                pause_s = await _rest(pause_s)
+            except (ApiError, UnreadableError) as error:
+                log.warning("%s %s/%s: %s", source.kind, source.namespace, source.name, error)
+                size = None
+                break
+        with self.lock:
+            self.book.put_size(source, size)
+        self._changed()
+
+    # --- acting ---------------------------------------------------------------------------------------------------
+
+    def _poke(self) -> None:
+        """Have the backend's thread carry out what the book asks for."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._act)
+
+    def _act(self) -> None:
+        with self.lock:
+            actions = self.book.take_actions()
+        for action in actions:
+            self.spawn(self._carry_out(action))
+        self.on_change()
+
+    async def _carry_out(self, action: Action) -> None:
+        match action:
+            case Bind(pod, node):
+                await self._insist(pod, lambda: self._client.bind(pod.namespace, pod.name, pod.uid, node))
+                self.reasons.forget(pod.uid)
+            case Evict(pod):
+                await self._insist(pod, lambda: self._client.evict(pod.namespace, pod.name, pod.uid))
+            case Refuse(pod, message):
+                await self.reasons.tell(pod, message)
+
+    async def _insist(self, pod: PodFacts, call: Callable[[], Awaitable[None]]) -> None:
+        """Call until it is done, or no longer means anything."""
+        pause_s = PAUSE_MIN_S
+        while True:
+            with self.lock:
+                if pod.uid not in self.book.pods:
+                    return
+            try:
+                async with self._gate:
+                    await call()
+                return
+            except UnreachableError as error:
+                pause_s = await _rest(max(pause_s, error.retry_after_s))
+            except ApiError as error:
+                log.warning("pod %s/%s: %s", pod.namespace, pod.name, error)
+                with self.lock:
+                    self.book.unbind(pod.uid)
+                self._changed()
+                return
+
+
+async def _rest(pause_s: float) -> float:
+    """Wait; returns the next, longer pause."""
+    await asyncio.sleep(min(pause_s, PAUSE_MAX_S))
+    return min(2 * pause_s, PAUSE_MAX_S)

@@ -1,0 +1,582 @@
+"""Pods and jobs as they were last seen, and what follows: events for the engine, calls for the API server. No I/O.
+
+Level-triggered: whatever changed marks its group, and `settle` looks at what is, not at how it came to be. So a
+restart, a list after a cut watch and a watch that never broke lead to the same.
+
+- A group is told to the control plane once it is whole: as many pods as it must have, none gated, none unsupported.
+- A start is looked at once more, pod by pod, against what is known of the nodes now; if one pod must not lie where it
+  was put, nothing is bound, and the job waits again.
+- A run holds one slot per replica. A pod that replaces one that is gone takes its slot. Where the slot's node cannot
+  take it, the whole run is stopped.
+- A run that is stopped ends when none of its pods holds anything. Its job waits on, held until its pods are there
+  again, where a controller makes them anew; else it ends.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from clearway.adapters.kubernetes.config import KubernetesConfig
+from clearway.adapters.kubernetes.errors import UnreadableError
+from clearway.adapters.kubernetes.facts import PodFacts, PodPhase
+from clearway.adapters.kubernetes.gangs import Group, Source, group_of, single_of
+from clearway.adapters.kubernetes.jobs import find_differences, make_job
+from clearway.adapters.kubernetes.nodes import Nodes, real_name
+from clearway.model.events import (
+    Event,
+    JobCancelled,
+    JobFinished,
+    JobHeld,
+    JobReleased,
+    JobStarted,
+    JobStopped,
+)
+from clearway.model.ids import JobId, NodeName
+from clearway.model.jobs import JobSpec, Outcome, StopCause
+from clearway.model.runs import RunSpec
+from clearway.ports.control import PROVISIONAL_ID
+
+NOT_WHOLE = "its pods are not all there yet"
+
+Place = tuple[NodeName, tuple[int, ...]]
+"""A node and the device indices on it that one replica holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Put a pod on a node."""
+
+    pod: PodFacts
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Ask a pod to leave."""
+
+    pod: PodFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Say to a pod why nothing will be done for it."""
+
+    pod: PodFacts
+    message: str
+
+
+Action = Bind | Evict | Refuse
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A whole group, to be submitted. The job has a provisional number."""
+
+    key: str
+    group: str
+    job: JobSpec
+    run: RunSpec
+
+
+class RunPhase(StrEnum):
+    """How far a run is."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+
+
+@dataclass(slots=True)
+class Slot:
+    """One replica's place. pod: uid of the pod that lies there, "" = none."""
+
+    node: NodeName
+    devices: tuple[int, ...]
+    pod: str = ""
+
+
+@dataclass(slots=True)
+class Run:
+    """One generation of a job that holds devices. since_ms: when it came into its phase. cause: why it stops; None
+    while it does not, or for good. asked: pods that were asked to leave."""
+
+    job: JobId
+    generation: int
+    slots: list[Slot]
+    since_ms: int
+    phase: RunPhase = RunPhase.STARTING
+    cause: StopCause | None = None
+    reason: str = ""
+    asked: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Bundle:
+    """A group and its pods. members: uids, in the order seen. job: its number once accepted. key: of its submission.
+
+    size: pods that must start together, 0 = not known yet. refused: what was said to its pods, "" = nothing.
+    """
+
+    group: Group
+    size: int
+    members: dict[str, None] = field(default_factory=dict)
+    job: JobId | None = None
+    key: str = ""
+    run: Run | None = None
+    is_held: bool = False
+    refused: str = ""
+
+
+class Book:
+    """All pods, groups and runs. Not safe for several threads: its owner holds a lock."""
+
+    def __init__(self, config: KubernetesConfig) -> None:
+        self.nodes = Nodes(config)
+        self.pods: dict[str, PodFacts] = {}
+        self.bundles: dict[str, Bundle] = {}
+        self.jobs: dict[JobId, Bundle] = {}
+        self._config = config
+        self._places: dict[str, str] = {}
+        self._bundle_of: dict[str, str] = {}
+        self._generations: dict[JobId, int] = {}
+        self._dirty: dict[str, None] = {}
+        self._sizes: dict[Source, int | None] = {}
+        self._wanted: dict[Source, None] = {}
+        self._arrivals: list[Arrival] = []
+        self._actions: list[Action] = []
+        self._events: list[Event] = []
+
+    # --- what was seen --------------------------------------------------------------------------------------------
+
+    def put_pod(self, pod: PodFacts) -> None:
+        """The pod was seen."""
+        known = self.pods.get(pod.uid)
+        if known == pod:
+            return
+        self.pods[pod.uid] = pod
+        self._lay(pod)
+        if pod.scheduler != self._config.scheduler_name:
+            return
+        if known is None:
+            self._join(pod)
+        self._touch(pod.uid)
+
+    def drop_pod(self, uid: str) -> None:
+        """The pod is gone."""
+        pod = self.pods.pop(uid, None)
+        if pod is not None:
+            self._lift(uid)
+            self._touch(uid)
+
+    def keep_pods(self, uids: Iterable[str]) -> None:
+        """A list was read: every pod that is not among these is gone."""
+        there = set(uids)
+        for uid in [uid for uid in self.pods if uid not in there]:
+            self.drop_pod(uid)
+
+    def put_size(self, source: Source, size: int | None) -> None:
+        """The object says how many pods must start together; 0 = each is alone, None = it could not be read."""
+        self._wanted.pop(source, None)
+        self._sizes[source] = size
+        for bundle in [one for one in self.bundles.values() if one.group.source == source and one.job is None]:
+            self._resize(bundle, size)
+
+    def take_wanted(self) -> tuple[Source, ...]:
+        """Objects to be read, whose numbers are not known yet; each is named once."""
+        wanted, self._wanted = tuple(self._wanted), {}
+        return wanted
+
+    def _lay(self, pod: PodFacts) -> None:
+        node = pod.node or self._places.get(pod.uid, "")
+        if pod.is_over:
+            self._lift(pod.uid)
+        elif node:
+            if self._places.get(pod.uid, node) != node:
+                self._lift(pod.uid)
+            self._places[pod.uid] = node
+            self.nodes.lay(pod, node)
+
+    def _lift(self, uid: str) -> None:
+        node = self._places.pop(uid, None)
+        if node is not None:
+            self.nodes.lift(uid, node)
+        self.nodes.ours.discard(uid)
+
+    def _touch(self, uid: str) -> None:
+        key = self._bundle_of.get(uid)
+        if key is not None:
+            self._dirty[key] = None
+
+    # --- groups ---------------------------------------------------------------------------------------------------
+
+    def _join(self, pod: PodFacts) -> None:
+        try:
+            group = group_of(pod)
+        except UnreadableError as error:
+            self._actions.append(Refuse(pod, str(error)))
+            return
+        self._enter(pod.uid, group)
+
+    def _enter(self, uid: str, group: Group) -> None:
+        bundle = self.bundles.get(group.key)
+        if bundle is None:
+            bundle = self.bundles[group.key] = Bundle(group, group.size)
+            source = group.source
+            if source is not None:
+                if source in self._sizes:
+                    self._resize(bundle, self._sizes[source])
+                else:
+                    self._wanted[source] = None
+        bundle.members[uid] = None
+        self._bundle_of[uid] = group.key
+        self._dirty[group.key] = None
+        if bundle.group.source is not None and self._sizes.get(bundle.group.source) == 0:
+            self._scatter(bundle)
+
+    def _resize(self, bundle: Bundle, size: int | None) -> None:
+        if size == 0:
+            self._scatter(bundle)
+        elif size is None:
+            what = bundle.group.source
+            assert what is not None
+            words = f"{what.kind} {what.name}, which says how many pods start together, cannot be read"
+            self._refuse(bundle, self._live(bundle), words)
+        else:
+            bundle.size = size
+            self._dirty[bundle.group.key] = None
+
+    def _scatter(self, bundle: Bundle) -> None:
+        """Each pod of it is a job of its own."""
+        for uid in list(bundle.members):
+            del bundle.members[uid]
+            if uid in self.pods:
+                self._enter(uid, single_of(self.pods[uid]))
+
+    def _live(self, bundle: Bundle) -> list[PodFacts]:
+        """Pods of it that have not ended and were not deleted, by their place among themselves."""
+        pods = [self.pods[uid] for uid in bundle.members if uid in self.pods]
+        live = [pod for pod in pods if not pod.is_over and not pod.is_leaving]
+        return sorted(live, key=lambda pod: (pod.index < 0, pod.index, pod.created, pod.name, pod.uid))
+
+    def _waiting(self, bundle: Bundle) -> list[PodFacts]:
+        """Pods of it that lie nowhere and may."""
+        return [pod for pod in self._live(bundle) if pod.uid not in self._places and not pod.gates]
+
+    # --- the control plane ----------------------------------------------------------------------------------------
+
+    def take_arrivals(self) -> tuple[Arrival, ...]:
+        """Groups that became whole, to be submitted; `accept` or `reject` answers each."""
+        arrivals, self._arrivals = tuple(self._arrivals), []
+        return arrivals
+
+    def accept(self, now_ms: int, arrival: Arrival, job: JobId) -> None:
+        """The job of the group has this number; where its pods are gone by now, it is taken back."""
+        bundle = self.bundles.get(arrival.group)
+        if bundle is not None and bundle.key == arrival.key and bundle.job is None:
+            bundle.job = job
+            self.jobs[job] = bundle
+            self._dirty[arrival.group] = None
+        elif bundle is None or bundle.job != job:
+            self._events.append(JobCancelled(now_ms, job))
+
+    def reject(self, arrival: Arrival, reason: str) -> None:
+        """The control plane does not take the job; its pods are told why."""
+        bundle = self.bundles.get(arrival.group)
+        if bundle is not None and bundle.job is None:
+            self._refuse(bundle, self._live(bundle), reason)
+
+    def retry(self, arrival: Arrival) -> None:
+        """The control plane could not take the job now; it is offered again."""
+        if arrival.group in self.bundles:
+            self._arrivals.append(arrival)
+
+    def restore(self, now_ms: int, job: JobId, origin: str) -> None:
+        """The job waits already, as the journal says; its pods are found by its origin."""
+        key, _, _ = origin.rpartition("#")
+        bundle = self.bundles.get(key)
+        if bundle is None or bundle.job is not None:
+            self._events.append(JobCancelled(now_ms, job))
+            return
+        bundle.job, bundle.key = job, origin
+        self.jobs[job] = bundle
+        self._dirty[key] = None
+
+    def start(self, now_ms: int, job: JobId, generation: int, places: Sequence[Place], origin: str) -> None:
+        """Bind the pods of a job to these places, one per replica; idempotent by generation."""
+        if generation <= self._generations.get(job, 0):
+            return
+        self._generations[job] = generation
+        bundle = self.jobs.get(job)
+        if bundle is None:
+            bundle = self._find(job, origin, len(places))
+        if bundle is None:
+            self._events.append(JobFinished(now_ms, job, generation, Outcome.CANCELLED))
+            return
+        pods = self._waiting(bundle)[: len(places)]
+        if len(pods) < len(places):
+            self._hold(now_ms, bundle, JobStopped(now_ms, job, generation, StopCause.START_FAILED, reason=NOT_WHOLE))
+            return
+        bundle.run = Run(job, generation, [Slot(*place) for place in places], now_ms)
+        if obstacle := self._fill(list(zip(bundle.run.slots, pods, strict=True))):
+            self._abandon(now_ms, bundle, obstacle)
+            return
+        for slot in bundle.run.slots:
+            self.nodes.hold(job, slot.node, slot.devices)
+
+    def stop(self, now_ms: int, job: JobId, generation: int, cause: StopCause | None) -> None:
+        """Ask the pods of a run to leave; idempotent. What is gone already is reported as gone."""
+        bundle = self.jobs.get(job)
+        if bundle is None or bundle.run is None or bundle.run.generation != generation:
+            return
+        if bundle.run.phase is not RunPhase.STOPPING:
+            self._stop(now_ms, bundle, cause, "")
+
+    def adopt(
+        self, now_ms: int, job: JobId, generation: int, places: Sequence[Place], origin: str, *, is_started: bool
+    ) -> None:
+        """The journal says that the job holds these places: find its pods there."""
+        bundle = self._find(job, origin, len(places))
+        self._generations[job] = generation
+        if bundle is None:
+            self._events.append(JobFinished(now_ms, job, generation, Outcome.CANCELLED))
+            return
+        phase = RunPhase.RUNNING if is_started else RunPhase.STARTING
+        run = bundle.run = Run(job, generation, [Slot(*place) for place in places], now_ms, phase)
+        lying: dict[str, list[str]] = {}
+        for uid in bundle.members:
+            pod = self.pods.get(uid)
+            if pod is not None and pod.node:
+                lying.setdefault(pod.node, []).append(uid)
+        for slot in run.slots:
+            self.nodes.hold(job, slot.node, slot.devices)
+            there = lying.get(real_name(slot.node))
+            if there:
+                slot.pod = there.pop(0)
+                self.nodes.ours.add(slot.pod)
+
+    def _find(self, job: JobId, origin: str, size: int) -> Bundle | None:
+        key, _, _ = origin.rpartition("#")
+        bundle = self.bundles.get(key)
+        if bundle is not None and bundle.job is None:
+            bundle.job, bundle.key = job, origin
+            bundle.size = size
+            self.jobs[job] = bundle
+            self._dirty[key] = None
+        return bundle if bundle is not None and bundle.job == job else None
+
+    def settle(self, now_ms: int) -> list[Event]:
+        """Look at every group that changed; returns what happened, nodes first."""
+        dirty, self._dirty = self._dirty, {}
+        for key in dirty:
+            bundle = self.bundles.get(key)
+            if bundle is not None:
+                self._settle(now_ms, bundle)
+        early, self._events = self._events, []
+        return [*self.nodes.tell(now_ms), *early]
+
+    def take_actions(self) -> tuple[Action, ...]:
+        """Calls to be made, in order."""
+        actions, self._actions = tuple(self._actions), []
+        return actions
+
+    def unbind(self, uid: str) -> None:
+        """A binding was refused for good: the pod does not lie there."""
+        pod = self.pods.get(uid)
+        if pod is None or not pod.node:
+            self._lift(uid)
+        self._touch(uid)
+
+    # --- settling -------------------------------------------------------------------------------------------------
+
+    def _settle(self, now_ms: int, bundle: Bundle) -> None:
+        if bundle.run is not None:
+            self._settle_run(now_ms, bundle, bundle.run)
+        if bundle.run is None:
+            self._settle_waiting(now_ms, bundle)
+        for uid in [uid for uid in bundle.members if uid not in self.pods and not self._is_slotted(bundle, uid)]:
+            del bundle.members[uid]
+            self._bundle_of.pop(uid, None)
+        if not bundle.members and bundle.run is None and bundle.job is None:
+            self.bundles.pop(bundle.group.key, None)
+
+    def _is_slotted(self, bundle: Bundle, uid: str) -> bool:
+        return bundle.run is not None and any(slot.pod == uid for slot in bundle.run.slots)
+
+    def _settle_waiting(self, now_ms: int, bundle: Bundle) -> None:
+        pods = self._waiting(bundle)
+        if bundle.job is None:
+            if bundle.size and len(pods) >= bundle.size and not bundle.key:
+                self._offer(bundle, pods[: bundle.size])
+            return
+        is_whole = len(pods) >= bundle.size
+        if is_whole and bundle.is_held:
+            bundle.is_held = False
+            self._events.append(JobReleased(now_ms, bundle.job))
+        elif not is_whole and not bundle.group.returns and len(self._live(bundle)) < bundle.size:
+            self._events.append(JobCancelled(now_ms, bundle.job))
+            self._forget(bundle)
+        elif not is_whole and not bundle.is_held:
+            bundle.is_held = True
+            self._events.append(JobHeld(now_ms, bundle.job, NOT_WHOLE))
+
+    def _offer(self, bundle: Bundle, pods: Sequence[PodFacts]) -> None:
+        wishes = sorted({wish for pod in pods for wish in pod.unsupported})
+        if not wishes and (difference := find_differences(pods)):
+            wishes = [difference]
+        if wishes:
+            self._refuse(bundle, pods, f"Clearway does not support {', '.join(wishes)} yet")
+            return
+        label = self.nodes.add_demand(pods[0].demand)
+        try:
+            job = make_job(JobId(PROVISIONAL_ID), bundle.group, pods, label, self._config)
+        except UnreadableError as error:
+            self._refuse(bundle, pods, str(error))
+            return
+        bundle.key = f"{bundle.group.key}#{pods[0].uid}"
+        self._arrivals.append(Arrival(bundle.key, bundle.group.key, job, RunSpec(script="", origin=bundle.key)))
+
+    def _refuse(self, bundle: Bundle, pods: Sequence[PodFacts], message: str) -> None:
+        if message != bundle.refused:
+            bundle.refused = message
+            self._actions += [Refuse(pod, message) for pod in pods]
+
+    def _settle_run(self, now_ms: int, bundle: Bundle, run: Run) -> None:
+        lying = [self.pods.get(slot.pod) for slot in run.slots]
+        holding = [pod for pod in lying if pod is not None and not pod.is_over]
+        if run.phase is RunPhase.STOPPING:
+            self._ask_to_leave(run, holding)
+            if not [pod for pod in holding if not self._is_lost(pod)]:
+                self._end_stopped(now_ms, bundle, run)
+            return
+        if not holding and all(slot.pod for slot in run.slots):
+            self._finish(now_ms, bundle, run, lying)
+        elif not holding and not self._waiting(bundle):
+            self._stop(now_ms, bundle, StopCause.START_FAILED, NOT_WHOLE)
+            self._end_stopped(now_ms, bundle, run)
+        elif self._refill(now_ms, bundle, run) and run.phase is RunPhase.STARTING:
+            phases = [self.pods[slot.pod].phase for slot in run.slots if slot.pod in self.pods]
+            if len(phases) == len(run.slots) and not {PodPhase.PENDING, PodPhase.UNKNOWN, PodPhase.FAILED} & set(
+                phases
+            ):
+                run.phase = RunPhase.RUNNING
+                self._events.append(JobStarted(now_ms, run.job, run.generation))
+
+    def _refill(self, now_ms: int, bundle: Bundle, run: Run) -> bool:
+        """Give slots whose pods are gone or failed to pods that replace them; False = the run is stopped instead."""
+        empty = [slot for slot in run.slots if not self._is_well(slot)]
+        spare = self._waiting(bundle)
+        pairs = list(zip(empty, spare, strict=False))
+        if not pairs:
+            if spare and run.phase is RunPhase.RUNNING and len(self._live(bundle)) > bundle.size:
+                self._part(bundle, spare)
+            return True
+        for slot, _ in pairs:
+            self.nodes.ours.discard(slot.pod)
+        obstacle = self._fill(pairs)
+        if obstacle:
+            self._stop(now_ms, bundle, StopCause.NODE_FAILED, obstacle)
+        return not obstacle
+
+    def _is_well(self, slot: Slot) -> bool:
+        """Whether a slot's pod is there, lies where it should, and has not failed."""
+        pod = self.pods.get(slot.pod)
+        if pod is None or pod.phase is PodPhase.FAILED:
+            return False
+        place = self._places.get(slot.pod, "")
+        if place and place != real_name(slot.node):  # somebody else bound it: it holds what the engine does not count
+            self.nodes.ours.discard(slot.pod)
+            self.nodes.touch(place)
+        return pod.is_over or bool(place)
+
+    def _part(self, bundle: Bundle, pods: Sequence[PodFacts]) -> None:
+        """Pods beyond the size of a gang that runs are jobs of their own."""
+        for pod in pods:
+            del bundle.members[pod.uid]
+            self._enter(pod.uid, single_of(pod))
+
+    def _fill(self, pairs: Sequence[tuple[Slot, PodFacts]]) -> str:
+        """Bind each pod to its slot's node, all or none; returns what is in the way of one, "" = nothing."""
+        laid: list[PodFacts] = []
+        obstacle = ""
+        for slot, pod in pairs:
+            obstacle = self.nodes.find_obstacle(pod, slot.node)
+            if obstacle:
+                break
+            self._places[pod.uid] = real_name(slot.node)
+            self.nodes.lay(pod, real_name(slot.node))
+            laid.append(pod)
+        if obstacle:
+            for pod in laid:
+                self._lift(pod.uid)
+            return obstacle
+        for slot, pod in pairs:
+            slot.pod = pod.uid
+            self.nodes.ours.add(pod.uid)
+            self._actions.append(Bind(pod, real_name(slot.node)))
+        return ""
+
+    def _abandon(self, now_ms: int, bundle: Bundle, obstacle: str) -> None:
+        run = bundle.run
+        assert run is not None
+        bundle.run = None
+        stopped = JobStopped(now_ms, run.job, run.generation, StopCause.START_FAILED, reason=obstacle)
+        self._events.append(stopped)
+
+    def _stop(self, now_ms: int, bundle: Bundle, cause: StopCause | None, reason: str) -> None:
+        run = bundle.run
+        assert run is not None
+        run.phase, run.cause, run.reason, run.since_ms = RunPhase.STOPPING, cause, reason, now_ms
+        self._dirty[bundle.group.key] = None
+
+    def _ask_to_leave(self, run: Run, holding: Sequence[PodFacts]) -> None:
+        for pod in holding:
+            if pod.uid not in run.asked and not pod.is_leaving:
+                run.asked.add(pod.uid)
+                self._actions.append(Evict(pod))
+
+    def _is_lost(self, pod: PodFacts) -> bool:
+        """Whether it was told to go and lies where no kubelet will say that it went."""
+        entry = self.nodes.entries.get(pod.node)
+        return pod.is_leaving and (entry is None or entry.is_gone or not entry.facts.is_ready)
+
+    def _end_stopped(self, now_ms: int, bundle: Bundle, run: Run) -> None:
+        self._let_go(bundle, run)
+        if run.cause is None or not bundle.group.returns:
+            self._events.append(JobFinished(now_ms, run.job, run.generation, Outcome.CANCELLED))
+            self._forget(bundle)
+            return
+        stopped = JobStopped(now_ms, run.job, run.generation, run.cause, reason=run.reason)
+        if len(self._waiting(bundle)) < bundle.size:
+            self._hold(now_ms, bundle, stopped)
+        else:
+            self._events.append(stopped)
+
+    def _hold(self, now_ms: int, bundle: Bundle, stopped: JobStopped) -> None:
+        self._events += [stopped, JobHeld(now_ms, stopped.job, NOT_WHOLE)]
+        bundle.is_held = True
+        self._dirty[bundle.group.key] = None
+
+    def _finish(self, now_ms: int, bundle: Bundle, run: Run, lying: Sequence[PodFacts | None]) -> None:
+        outcome = Outcome.COMPLETED
+        if any(pod is not None and pod.phase is PodPhase.FAILED for pod in lying):
+            outcome = Outcome.FAILED
+        elif any(pod is None for pod in lying):
+            outcome = Outcome.CANCELLED
+        self._let_go(bundle, run)
+        self._events.append(JobFinished(now_ms, run.job, run.generation, outcome))
+        self._forget(bundle)
+
+    def _let_go(self, bundle: Bundle, run: Run) -> None:
+        for slot in run.slots:
+            self.nodes.let_go(run.job, slot.node)
+            self.nodes.ours.discard(slot.pod)
+        bundle.run = None
+        self._dirty[bundle.group.key] = None
+
+    def _forget(self, bundle: Bundle) -> None:
+        """The job is over; what pods are left may be another one."""
+        if bundle.job is not None:
+            self.jobs.pop(bundle.job, None)
+            self._generations.pop(bundle.job, None)
+        bundle.job, bundle.key, bundle.is_held, bundle.refused = None, "", False, ""
+        self._dirty[bundle.group.key] = None

@@ -1,0 +1,224 @@
+"""Raw calls to an API server: lists, watches, bindings, evictions, conditions. No decision is made here.
+
+Objects come as the JSON that they are: typed models would cost more time than the calls. Sign-in, TLS and refreshed
+tokens are kubernetes_asyncio's. Every call raises ApiError (the server said no), ExpiredError (410) or UnreachableError
+(no answer, or one that says to come back).
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import aiohttp
+from kubernetes_asyncio import client as kube
+from kubernetes_asyncio import config as kube_config
+
+from clearway.adapters.kubernetes.config import KubernetesConfig
+from clearway.adapters.kubernetes.errors import ApiError, ExpiredError, UnreachableError
+from clearway.model.errors import InputError
+
+Json = dict[str, Any]
+
+PAGE: Final = 500
+"""Objects per page of a list, as kubectl asks."""
+
+WATCH_S: Final = 290
+"""A watch ends by itself after so long: below the five minutes at which many proxies cut."""
+
+CALL_S: Final = 30
+"""No call but a watch takes longer."""
+
+SILENCE_S: Final = 120
+"""A watch that says nothing so long, bookmarks included (each minute), is dead."""
+
+_COME_BACK: Final = frozenset({408, 429, 500, 502, 503, 504})
+_MERGE: Final = {"Content-Type": "application/strategic-merge-patch+json"}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One line of a watch. kind: ADDED, MODIFIED, DELETED or BOOKMARK. version: to go on from."""
+
+    kind: str
+    data: Json
+    version: str
+
+
+class Client:
+    """One API server. Make it by `connect`, in the event loop that uses it; `close` it there."""
+
+    def __init__(self, api: kube.ApiClient) -> None:
+        self._api = api
+
+    @staticmethod
+    async def connect(config: KubernetesConfig) -> "Client":
+        """Sign in as the configuration says. Raises InputError where there is nothing to sign in with."""
+        settings = kube.Configuration()
+        settings.connection_pool_maxsize = 2 * config.binds_max
+        try:
+            if config.kubeconfig:
+                await kube_config.load_kube_config(config.kubeconfig, config.context or None, settings)
+            else:
+                kube_config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
+        except (kube_config.ConfigException, OSError) as error:
+            place = config.kubeconfig or "the pod's service account"
+            raise InputError(
+                f"kubernetes: expected credentials in {place}, found {error}; name a file by `kubeconfig`"
+            ) from error
+        return Client(kube.ApiClient(settings))
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self._api.close()
+
+    async def get(self, path: str, **query: str) -> Json:
+        """One object, or one page of a list."""
+        return await self._call("GET", path, query=query)
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> Json:
+        """Create an object, or ask for a subresource to be done."""
+        return await self._call("POST", path, body=body)
+
+    async def patch(self, path: str, body: Mapping[str, Any]) -> Json:
+        """Change an object by a strategic merge."""
+        return await self._call("PATCH", path, body=body, headers=_MERGE)
+
+    async def put(self, path: str, body: Mapping[str, Any]) -> Json:
+        """Replace an object, if it is still of the version that `body` names."""
+        return await self._call("PUT", path, body=body)
+
+    async def list_all(self, path: str) -> tuple[list[Json], str]:
+        """Every object of a kind, page by page, and the version of the list."""
+        items: list[Json] = []
+        query = {"limit": str(PAGE)}
+        while True:
+            page = await self.get(path, **query)
+            items += page.get("items") or ()
+            metadata = page["metadata"]
+            if not metadata.get("continue"):
+                return items, metadata["resourceVersion"]
+            query["continue"] = metadata["continue"]
+
+    async def watch(self, path: str, version: str) -> AsyncIterator[Change]:
+        """Changes since `version`, until the server ends it, as it does every few minutes."""
+        query = {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(WATCH_S),
+        }
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CALL_S, sock_read=SILENCE_S)
+        response = await self._send("GET", path, query, None, {}, timeout)
+        async with response:
+            await _check(response)
+            try:
+                async for line in response.content:
+                    yield _read_change(json.loads(line))
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise UnreachableError(f"the watch of {path} was cut: {error!r}") from error
+
+    # --- what a scheduler does ------------------------------------------------------------------------------------
+
+    async def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
+        """Put a pod on a node. A second time is an ApiError 409, whatever the node."""
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name, "namespace": namespace, "uid": uid},
+            "target": target,
+        }
+        await self.post(f"/api/v1/namespaces/{namespace}/pods/{name}/binding", body)
+
+    async def evict(self, namespace: str, name: str, uid: str) -> None:
+        """Ask a pod to leave, within its own grace; a disruption budget may say no (UnreachableError, 429)."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        await self.post(f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", body)
+
+    async def set_condition(self, namespace: str, name: str, uid: str, condition: Mapping[str, Any]) -> None:
+        """Write one condition into a pod's status."""
+        body = {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
+        await self.patch(f"/api/v1/namespaces/{namespace}/pods/{name}/status", body)
+
+    # --- calls ----------------------------------------------------------------------------------------------------
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Json:
+        timeout = aiohttp.ClientTimeout(total=CALL_S)
+        response = await self._send(method, path, query or {}, body, headers or {}, timeout)
+        async with response:
+            await _check(response)
+            try:
+                data: Json = json.loads(await response.read())
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise UnreachableError(f"{method} {path}: the answer was cut: {error!r}") from error
+        return data
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Mapping[str, Any] | None,
+        headers: Mapping[str, str],
+        timeout: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse:
+        try:
+            response: aiohttp.ClientResponse = await self._api.call_api(
+                path,
+                method,
+                query_params=list(query.items()),
+                header_params={"Accept": "application/json", **headers},
+                body=body,
+                auth_settings=["BearerToken"],
+                _preload_content=False,
+                _request_timeout=timeout,
+            )
+        except (aiohttp.ClientError, TimeoutError, OSError, asyncio.IncompleteReadError) as error:
+            raise UnreachableError(f"{method} {path}: no answer: {error!r}") from error
+        return response
+
+
+async def _check(response: aiohttp.ClientResponse) -> None:
+    if response.status < 300:
+        return
+    text = await response.read()
+    try:
+        status = json.loads(text)
+    except ValueError:
+        status = {}
+    raise _refusal(response.status, status, _seconds(response.headers.get("Retry-After", "")))
+
+
+def _refusal(code: int, status: Mapping[str, Any], retry_after_s: float) -> Exception:
+    reason, message = str(status.get("reason", "")), str(status.get("message", ""))
+    if code == 410:
+        return ExpiredError(code, reason, message)
+    if code in _COME_BACK:
+        return UnreachableError(f"the API server answered {code} {reason}: {message}", retry_after_s)
+    return ApiError(code, reason, message)
+
+
+def _read_change(line: Json) -> Change:
+    data = line["object"]
+    if line["type"] == "ERROR":
+        raise _refusal(int(data.get("code", 500)), data, 0.0)
+    return Change(line["type"], data, data["metadata"]["resourceVersion"])
+
+
+def _seconds(text: str) -> float:
+    return float(text) if text.isdecimal() else 0.0

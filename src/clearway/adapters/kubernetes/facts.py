@@ -1,0 +1,150 @@
+"""What Clearway needs to know of the objects of an API server: frozen values, compared by value."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+Pairs = tuple[tuple[str, str], ...]
+"""Labels or annotations, sorted by key."""
+
+Amounts = tuple[tuple[str, int], ...]
+"""Resource name and amount, sorted by name; CPUs in thousandths, everything else in its own unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A node keeps pods off that do not tolerate it. effect: NoSchedule or NoExecute (PreferNoSchedule is left out)."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A pod bears taints. Empty key = any, empty effect = both; exists: the value does not matter."""
+
+    key: str
+    value: str
+    effect: str
+    exists: bool
+
+    def bears(self, taint: Taint) -> bool:
+        """Whether this toleration covers the taint."""
+        return (
+            self.effect in ("", taint.effect)
+            and self.key in ("", taint.key)
+            and (self.exists or (self.key != "" and self.value == taint.value))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """One requirement on labels (or on the node's name): key, operator as the API writes it, values."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """All of these hold. labels: about node labels. fields: about `metadata.name`."""
+
+    labels: tuple[Expression, ...] = ()
+    fields: tuple[Expression, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Where a pod may lie, whatever else it asks.
+
+    selector: labels that must be there. terms: at least one must hold (empty = no such rule). tolerations: taints that
+    it bears. device: the device resource that the node must offer, "" = none. others: amounts that the engine does not
+    count (pods, ephemeral-storage, ...). ports: host ports, as (port, protocol, address).
+    """
+
+    selector: Pairs = ()
+    terms: tuple[Term, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    device: str = ""
+    others: Amounts = ()
+    ports: tuple[tuple[int, str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The controller of a pod."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+
+class PodPhase(StrEnum):
+    """`status.phase`."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodFacts:
+    """One pod. node: where it is bound, "" = nowhere. amounts: all that it asks. devices: of `demand.device`.
+
+    is_leaving: it was deleted and ends within its grace. gates: names of scheduling gates that are still there.
+    index: its place among its likes (completion index, replica index), −1 = none. unsupported: what it asks that
+    Clearway cannot promise, one phrase each. labels, annotations: only those that say something to Clearway.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    phase: PodPhase
+    scheduler: str
+    priority: int
+    amounts: Amounts
+    devices: int
+    demand: Demand
+    owner: Owner | None
+    labels: Pairs
+    annotations: Pairs
+    created: str = ""
+    grace_ms: int = 30_000
+    index: int = -1
+    is_leaving: bool = False
+    gates: tuple[str, ...] = ()
+    unsupported: tuple[str, ...] = ()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended by itself; it holds nothing any more."""
+        return self.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
+
+    def amount(self, resource: str) -> int:
+        """What it asks of one resource."""
+        return dict(self.amounts).get(resource, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """One node. amounts: what may be given out (allocatable). devices: device resources of it, with their counts.
+
+    is_ready: its kubelet reports that it is. is_cordoned: `spec.unschedulable`. model, memory: of its devices, from the
+    labels of GPU feature discovery; "" and 0 = unknown.
+    """
+
+    uid: str
+    name: str
+    amounts: Amounts
+    devices: Amounts
+    labels: Pairs
+    taints: tuple[Taint, ...]
+    is_ready: bool
+    is_cordoned: bool
+    model: str = ""
+    device_memory_bytes: int = 0

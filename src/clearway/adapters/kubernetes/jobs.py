@@ -1,0 +1,116 @@
+"""A whole group of pods as one job of the engine. Pure."""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Final, TypeVar
+
+from clearway.adapters.kubernetes.config import KubernetesConfig
+from clearway.adapters.kubernetes.errors import UnreadableError
+from clearway.adapters.kubernetes.facts import PodFacts
+from clearway.adapters.kubernetes.gangs import Group
+from clearway.adapters.kubernetes.parse import CPU, MEMORY
+from clearway.adapters.kubernetes.placement import names_devices
+from clearway.model.ids import JobId, QueueName, TenantName
+from clearway.model.jobs import Checkpoint, DomainLevel, JobKind, JobSpec, Network, Request
+from clearway.wire.problems import ParseError
+from clearway.wire.units import parse_duration
+
+QUEUE_KEYS: Final = ("clearway.io/queue", "kueue.x-k8s.io/queue-name", "kai.scheduler/queue", "volcano.sh/queue-name")
+"""Labels and annotations that name a queue, the first that is there counts."""
+
+KIND: Final = "clearway.io/kind"
+USER: Final = "clearway.io/user"
+ESTIMATE: Final = "clearway.io/estimate"
+WITHIN: Final = "clearway.io/within"
+CHECKPOINT: Final = "clearway.io/checkpoint"
+PREEMPTIBLE: Final = "clearway.io/preemptible"
+
+SERVICE_OWNERS: Final = ("ReplicaSet", "StatefulSet")
+
+EnumT = TypeVar("EnumT", bound=StrEnum)
+
+
+def find_differences(pods: Sequence[PodFacts]) -> str:
+    """Why these pods cannot be one gang for the engine, whose replicas are equal; "" = they can.
+
+    CPUs and memory may differ, of which each is given the most; what counts against a quota may not.
+    """
+    first = pods[0]
+    if any((pod.devices, pod.demand.device) != (first.devices, first.demand.device) for pod in pods):
+        return "pods of one gang that ask for different devices"
+    if any(pod.demand != first.demand for pod in pods):
+        return "pods of one gang that differ in where they may lie"
+    if len(pods) > 1 and first.demand.ports:
+        return "host ports in a gang of several pods"
+    return ""
+
+
+def make_job(
+    number: JobId, group: Group, pods: Sequence[PodFacts], label: tuple[str, str], config: KubernetesConfig
+) -> JobSpec:
+    """The job of a whole group. label: the one of its demand. Raises UnreadableError where an annotation is wrong."""
+    first = pods[0]
+    said = {**dict(first.labels), **dict(first.annotations)}
+    device = first.demand.device
+    return JobSpec(
+        id=number,
+        request=Request(
+            devices=first.devices,
+            device_models=(device,) if names_devices(device) else (),
+            cpu_milli=max(pod.amount(CPU) for pod in pods),
+            memory_bytes=max(pod.amount(MEMORY) for pod in pods),
+            node_labels=(label,),
+        ),
+        replicas=len(pods),
+        name=f"{first.namespace}/{first.name if first.owner is None else first.owner.name}",
+        user=said.get(USER, ""),
+        tenant=TenantName(first.namespace),
+        queue=_queue(said, config),
+        kind=_kind(said, group, first, len(pods)),
+        priority=max(pod.priority for pod in pods),
+        estimate_ms=_duration(said, ESTIMATE, first),
+        network=_network(said, first),
+        checkpoint=_checkpoint(said, first),
+        preemptible=said.get(PREEMPTIBLE, "true") != "false",
+    )
+
+
+def _queue(said: Mapping[str, str], config: KubernetesConfig) -> QueueName:
+    named = next((said[key] for key in QUEUE_KEYS if key in said), "")
+    return QueueName(named if named in config.queues else config.queue_default)
+
+
+def _kind(said: Mapping[str, str], group: Group, pod: PodFacts, replicas: int) -> JobKind:
+    if KIND in said:
+        return _choice(JobKind, said[KIND], KIND, pod)
+    if pod.owner is not None and pod.owner.kind in SERVICE_OWNERS:
+        return JobKind.SERVICE
+    return JobKind.TRAIN if replicas > 1 or group.source is not None else JobKind.TASK
+
+
+def _network(said: Mapping[str, str], pod: PodFacts) -> Network:
+    if WITHIN not in said:
+        return Network()
+    return Network(widest=_choice(DomainLevel, said[WITHIN], WITHIN, pod))
+
+
+def _checkpoint(said: Mapping[str, str], pod: PodFacts) -> Checkpoint | None:
+    interval_ms = _duration(said, CHECKPOINT, pod)
+    return None if interval_ms is None else Checkpoint(interval_ms=interval_ms, grace_ms=pod.grace_ms)
+
+
+def _duration(said: Mapping[str, str], key: str, pod: PodFacts) -> int | None:
+    if key not in said:
+        return None
+    try:
+        return max(parse_duration(said[key]), 1)
+    except ParseError as error:
+        raise UnreadableError(f"pod {pod.name!r}: {key}: {error}") from error
+
+
+def _choice(kind: type[EnumT], text: str, key: str, pod: PodFacts) -> EnumT:
+    try:
+        return kind(text)
+    except ValueError as error:
+        names = ", ".join(str(member.value) for member in kind)
+        raise UnreadableError(f"pod {pod.name!r}: {key}: expected one of {names}, found {text!r}") from error

@@ -1,0 +1,261 @@
+"""Nodes as they were last seen, what lies on them, and the events that tell the engine what changed. No I/O.
+
+What pods hold that are not Clearway's runs (daemons, pods of other schedulers, pods of before) is taken from what the
+node offers: CPUs and memory by `NodeChanged`, devices by `DeviceDown` on as many as they hold, the last ones first. A
+node that is not ready is drained, not down: what runs there may go on, and only its pods tell. A cordoned one admits
+only what bears that (`placement`). Devices of a node never change for the engine: a node whose devices are others now
+goes, and comes again under a name of its own.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from clearway.adapters.kubernetes.config import KubernetesConfig
+from clearway.adapters.kubernetes.facts import Demand, NodeFacts, PodFacts
+from clearway.adapters.kubernetes.parse import CPU, MEMORY
+from clearway.adapters.kubernetes.placement import demand_label, find_mismatch, names_devices
+from clearway.model.cluster import DeviceGroup, NodeSpec
+from clearway.model.events import DeviceDown, DeviceUp, Event, NodeAdded, NodeChanged, NodeDown, NodeDrained, NodeUp
+from clearway.model.ids import NodeName
+from clearway.model.units import DEVICES_PER_MODEL_MAX
+
+ALIAS_MARK = "~"
+"""Stands between a node's name and its number where it came again with other devices; no node's name has it."""
+
+HELD_BY_OTHERS = "held by pods that Clearway did not place"
+
+
+def real_name(name: NodeName) -> str:
+    """The name of a node in Kubernetes."""
+    return name.partition(ALIAS_MARK)[0]
+
+
+@dataclass(slots=True)
+class NodeEntry:
+    """A node: what is known, what lies on it, and what the engine was told.
+
+    pods: by uid. held: device indices of Clearway's runs, by job. alias: its name for the engine. told: the spec that
+    the engine knows, None = nothing. told_down: devices told to be down. told_drained: the reason given, "" = usable.
+    """
+
+    facts: NodeFacts
+    alias: NodeName
+    pods: dict[str, PodFacts] = field(default_factory=dict)
+    held: dict[int, list[int]] = field(default_factory=dict)
+    aliases: int = 0
+    told: NodeSpec | None = None
+    told_down: set[int] = field(default_factory=set)
+    told_drained: str = ""
+    is_gone: bool = False
+
+
+class Nodes:
+    """All nodes. ours: uids of pods that are in a run of Clearway, whose resources the engine counts itself."""
+
+    def __init__(self, config: KubernetesConfig) -> None:
+        self.entries: dict[str, NodeEntry] = {}
+        self.ours: set[str] = set()
+        self._config = config
+        self._demands: dict[Demand, tuple[str, str]] = {}
+        self._dirty: dict[str, None] = {}
+        self._homeless: dict[str, dict[str, PodFacts]] = {}
+
+    def put(self, facts: NodeFacts) -> None:
+        """The node was seen."""
+        entry = self.entries.get(facts.name)
+        if entry is None:
+            entry = self.entries[facts.name] = NodeEntry(
+                facts, NodeName(facts.name), self._homeless.pop(facts.name, {})
+            )
+        elif entry.facts == facts and not entry.is_gone:
+            return
+        entry.facts, entry.is_gone = facts, False
+        self.touch(facts.name)
+
+    def drop(self, name: str) -> None:
+        """The node is gone."""
+        if name in self.entries:
+            self.entries[name].is_gone = True
+            self.touch(name)
+
+    def add_demand(self, demand: Demand) -> tuple[str, str]:
+        """The label that nodes carry which admit this demand; from now on they are told with it."""
+        label = self._demands.get(demand)
+        if label is None:
+            label = self._demands[demand] = demand_label(demand)
+            self._dirty.update(dict.fromkeys(self.entries))
+        return label
+
+    def touch(self, name: str) -> None:
+        """Something about the node, or on it, changed."""
+        self._dirty[name] = None
+
+    def lay(self, pod: PodFacts, node: str) -> None:
+        """The pod lies on the node and holds what it asks."""
+        entry = self.entries.get(node)
+        pods = self._homeless.setdefault(node, {}) if entry is None else entry.pods
+        pods[pod.uid] = pod
+        self.touch(node)
+
+    def lift(self, uid: str, node: str) -> None:
+        """The pod holds nothing there any more."""
+        entry = self.entries.get(node)
+        pods = self._homeless.get(node, {}) if entry is None else entry.pods
+        if pods.pop(uid, None) is not None:
+            self.touch(node)
+
+    def hold(self, job: int, name: NodeName, devices: Iterable[int]) -> None:
+        """A run of Clearway holds these devices of the node."""
+        entry = self.entries.get(real_name(name))
+        if entry is not None:
+            entry.held.setdefault(job, []).extend(devices)
+            self.touch(entry.facts.name)
+
+    def let_go(self, job: int, name: NodeName) -> None:
+        """The run holds nothing there any more."""
+        entry = self.entries.get(real_name(name))
+        if entry is not None and entry.held.pop(job, None) is not None:
+            self.touch(entry.facts.name)
+
+    def free(self, entry: NodeEntry) -> dict[str, int]:
+        """What is left of each resource of a node, beside every pod that lies there."""
+        left = dict(entry.facts.amounts)
+        for pod in entry.pods.values():
+            for name, amount in pod.amounts:
+                left[name] = left.get(name, 0) - amount
+        return left
+
+    def find_mismatch(self, demand: Demand, entry: NodeEntry) -> str:
+        """Why a pod may not lie on the node now, CPUs, memory and devices apart; "" = it may."""
+        ports = [port for pod in entry.pods.values() for port in pod.demand.ports] if demand.ports else ()
+        return find_mismatch(demand, entry.facts, self.free(entry), ports)
+
+    def find_obstacle(self, pod: PodFacts, name: NodeName) -> str:
+        """Why this pod must not be bound to the node now, everything regarded; "" = it may. The last look."""
+        entry = self.entries.get(real_name(name))
+        if entry is None or entry.is_gone or entry.alias != name:
+            return f"node {name} is gone"
+        if not entry.facts.is_ready:
+            return f"node {name} is not ready"
+        if words := self.find_mismatch(pod.demand, entry):
+            return f"{name}: {words}"
+        free = self.free(entry)
+        for resource, amount in pod.amounts:
+            if amount > free.get(resource, 0):
+                return f"{name}: {resource}: the pod asks {amount}, {max(free.get(resource, 0), 0)} are left"
+        return ""
+
+    # --- what the engine is told ----------------------------------------------------------------------------------
+
+    def specs(self) -> tuple[NodeSpec, ...]:
+        """The nodes as they are now, by name; the engine is taken to know them from here on."""
+        for name in sorted(self.entries):
+            entry = self.entries[name]
+            entry.alias, entry.aliases = NodeName(name), 1
+            entry.told = self._make_spec(entry)
+        return tuple(entry.told for _, entry in sorted(self.entries.items()) if entry.told is not None)
+
+    def tell(self, now_ms: int) -> list[Event]:
+        """Events about every node that changed since the last call."""
+        events: list[Event] = []
+        names, self._dirty = sorted(self._dirty), {}
+        for name in names:
+            entry = self.entries.get(name)
+            if entry is not None:
+                self._tell_node(entry, now_ms, events)
+        return events
+
+    def _tell_node(self, entry: NodeEntry, now_ms: int, events: list[Event]) -> None:
+        if entry.is_gone:
+            self._tell_gone(entry, now_ms, "it was deleted", events)
+            return
+        spec = self._make_spec(entry)
+        if entry.told is not None and (entry.told.groups, _place(entry.told)) != (spec.groups, _place(spec)):
+            self._tell_gone(entry, now_ms, "its devices or its place changed", events)
+        if entry.told is None:
+            entry.alias = _next_alias(entry)
+            spec = self._make_spec(entry)
+            events.append(NodeAdded(now_ms, spec))
+        elif spec != entry.told:
+            events.append(NodeChanged(now_ms, spec))
+        entry.told = spec
+        self._tell_health(entry, now_ms, events)
+        self._tell_devices(entry, now_ms, events)
+
+    def _tell_gone(self, entry: NodeEntry, now_ms: int, reason: str, events: list[Event]) -> None:
+        if entry.told is not None:
+            events.append(NodeDown(now_ms, entry.alias, reason))
+            entry.told, entry.told_drained = None, ""
+            entry.told_down.clear()
+
+    def _tell_health(self, entry: NodeEntry, now_ms: int, events: list[Event]) -> None:
+        reason = "" if entry.facts.is_ready else "its kubelet does not report that it is ready"
+        if reason != entry.told_drained:
+            events.append(NodeDrained(now_ms, entry.alias, reason) if reason else NodeUp(now_ms, entry.alias))
+            entry.told_drained = reason
+
+    def _tell_devices(self, entry: NodeEntry, now_ms: int, events: list[Event]) -> None:
+        down = self._find_taken(entry)
+        taken, back = sorted(down - entry.told_down), sorted(entry.told_down - down)
+        events += [DeviceDown(now_ms, entry.alias, device, HELD_BY_OTHERS) for device in taken]
+        events += [DeviceUp(now_ms, entry.alias, device) for device in back]
+        entry.told_down = down
+
+    def _find_taken(self, entry: NodeEntry) -> set[int]:
+        """Devices, by index in the node, that stand for those that others hold. Those told before stay if they can."""
+        held = {device for devices in entry.held.values() for device in devices}
+        taken: set[int] = set()
+        begin = 0
+        for resource, count in entry.facts.devices:
+            others = sum(
+                pod.devices for uid, pod in entry.pods.items() if uid not in self.ours and pod.demand.device == resource
+            )
+            count = min(count, DEVICES_PER_MODEL_MAX)
+            indices = [index for index in reversed(range(begin, begin + count)) if index not in held]
+            indices.sort(key=lambda index: index not in entry.told_down)
+            taken.update(indices[:others])
+            begin += count
+        return taken
+
+    def _make_spec(self, entry: NodeEntry) -> NodeSpec:
+        facts, config = entry.facts, self._config
+        labels = dict(facts.labels)
+        others = [pod for uid, pod in entry.pods.items() if uid not in self.ours]
+        admitted = [label for demand, label in self._demands.items() if not self.find_mismatch(demand, entry)]
+        return NodeSpec(
+            name=entry.alias,
+            groups=tuple(_make_groups(facts)),
+            cpu_milli=_left(facts, others, CPU),
+            memory_bytes=_left(facts, others, MEMORY),
+            nvlink=_first(labels, config.nvlink_labels),
+            leaf=_first(labels, config.leaf_labels),
+            block=_first(labels, config.block_labels),
+            labels=(*facts.labels, *admitted),
+        )
+
+
+def _next_alias(entry: NodeEntry) -> NodeName:
+    entry.aliases += 1
+    name = entry.facts.name
+    return NodeName(name if entry.aliases == 1 else f"{name}{ALIAS_MARK}{entry.aliases}")
+
+
+def _place(spec: NodeSpec) -> tuple[str, str, str]:
+    return spec.nvlink, spec.leaf, spec.block
+
+
+def _first(labels: Mapping[str, str], keys: Iterable[str]) -> str:
+    return next((labels[key] for key in keys if labels.get(key)), "")
+
+
+def _left(facts: NodeFacts, others: Iterable[PodFacts], resource: str) -> int:
+    return max(dict(facts.amounts).get(resource, 0) - sum(pod.amount(resource) for pod in others), 0)
+
+
+def _make_groups(facts: NodeFacts) -> Iterable[DeviceGroup]:
+    for resource, count in facts.devices:
+        yield DeviceGroup(
+            model=resource if names_devices(resource) or len(facts.devices) > 1 else facts.model or resource,
+            count=min(count, DEVICES_PER_MODEL_MAX),
+            memory_bytes=0 if names_devices(resource) else facts.device_memory_bytes,
+        )

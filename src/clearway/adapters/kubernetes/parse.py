@@ -1,0 +1,292 @@
+"""Objects of the API server (JSON as it comes) to facts. Pure and total: UnreadableError names the object.
+
+Requests of a pod are what the scheduler of Kubernetes counts (KEP-753, KEP-2837): the larger of all containers with
+their sidecars and the highest moment of the init containers, plus overhead; requests of the pod as a whole, where it
+states some, stand instead for CPUs and memory.
+"""
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from clearway.adapters.kubernetes.config import KubernetesConfig
+from clearway.adapters.kubernetes.errors import UnreadableError
+from clearway.adapters.kubernetes.facts import (
+    Amounts,
+    Demand,
+    Expression,
+    NodeFacts,
+    Owner,
+    Pairs,
+    PodFacts,
+    PodPhase,
+    Taint,
+    Term,
+    Toleration,
+)
+from clearway.model.units import DEVICES_PER_MODEL_MAX, MIB
+from clearway.wire.problems import ParseError
+from clearway.wire.units import parse_kubernetes_cpu, parse_kubernetes_memory
+
+Json = Mapping[str, Any]
+
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+PODS: Final = "pods"
+
+SAYING_PREFIXES: Final = (
+    "clearway.io/",
+    "kueue.x-k8s.io/",
+    "kai.scheduler/",
+    "jobset.sigs.k8s.io/",
+    "scheduling.k8s.io/",
+    "scheduling.x-k8s.io/",
+    "scheduling.volcano.sh/",
+    "volcano.sh/",
+    "training.kubeflow.org/",
+    "ray.io/",
+    "batch.kubernetes.io/",
+)
+"""Labels and annotations of pods that are kept; the rest may be large and says nothing to a scheduler."""
+
+SHARE_ANNOTATIONS: Final = ("gpu-fraction", "gpu-memory", "gpu-fraction-num-devices")
+"""KAI Scheduler's words for a part of a device."""
+
+SHARE_RESOURCES: Final = ("nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores")
+"""HAMi's words for a part of a device."""
+
+INDEX_KEYS: Final = (
+    "batch.kubernetes.io/job-completion-index",
+    "training.kubeflow.org/replica-index",
+    "apps.kubernetes.io/pod-index",
+)
+
+
+def parse_node(data: Json, config: KubernetesConfig) -> NodeFacts:
+    """A v1.Node. Raises UnreadableError."""
+    try:
+        metadata, spec, status = data["metadata"], data.get("spec", {}), data.get("status", {})
+        labels = dict(metadata.get("labels") or {})
+        amounts = parse_amounts(status.get("allocatable") or {})
+        return NodeFacts(
+            uid=metadata["uid"],
+            name=metadata["name"],
+            amounts=amounts,
+            devices=tuple((name, count) for name, count in amounts if count and is_device(name, config)),
+            labels=_sorted_pairs(labels.items()),
+            taints=_parse_taints(spec.get("taints") or ()),
+            is_ready=any(
+                condition.get("type") == "Ready" and condition.get("status") == "True"
+                for condition in status.get("conditions") or ()
+            ),
+            is_cordoned=bool(spec.get("unschedulable", False)),
+            model=str(labels.get("nvidia.com/gpu.product", "")),
+            device_memory_bytes=_parse_mib(labels.get("nvidia.com/gpu.memory", "")),
+        )
+    except (KeyError, TypeError, AttributeError, ParseError) as error:
+        raise _unreadable("node", data, error) from error
+
+
+def parse_pod(data: Json, config: KubernetesConfig) -> PodFacts:
+    """A v1.Pod. Raises UnreadableError."""
+    try:
+        return _parse_pod(data, config)
+    except (KeyError, TypeError, AttributeError, ValueError, ParseError) as error:
+        raise _unreadable("pod", data, error) from error
+
+
+def _parse_pod(data: Json, config: KubernetesConfig) -> PodFacts:
+    metadata, spec, status = data["metadata"], data["spec"], data.get("status") or {}
+    labels, annotations = dict(metadata.get("labels") or {}), dict(metadata.get("annotations") or {})
+    asked = sum_requests(spec)
+    devices = {name: count for name, count in asked.items() if count and is_device(name, config)}
+    device = next(iter(sorted(devices)), "")
+    return PodFacts(
+        uid=metadata["uid"],
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        node=spec.get("nodeName") or "",
+        phase=PodPhase(status.get("phase") or "Pending"),
+        scheduler=spec.get("schedulerName") or "",
+        priority=int(spec.get("priority") or 0),
+        amounts=tuple(sorted(asked.items())),
+        devices=devices.get(device, 0),
+        demand=_parse_demand(spec, asked, device, config),
+        owner=_parse_owner(metadata.get("ownerReferences") or ()),
+        labels=_sorted_pairs(item for item in labels.items() if item[0].startswith(SAYING_PREFIXES)),
+        annotations=_sorted_pairs(
+            item for item in annotations.items() if item[0].startswith(SAYING_PREFIXES) or item[0] in SHARE_ANNOTATIONS
+        ),
+        created=metadata.get("creationTimestamp") or "",
+        grace_ms=1_000 * int(spec.get("terminationGracePeriodSeconds") or 0),
+        index=_parse_index(labels, annotations),
+        is_leaving=metadata.get("deletionTimestamp") is not None,
+        gates=tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
+        unsupported=tuple(_find_unsupported(spec, annotations, devices)),
+    )
+
+
+def is_device(resource: str, config: KubernetesConfig) -> bool:
+    """Whether an extended resource is a device."""
+    return any(fnmatchcase(resource, pattern) for pattern in config.device_resources)
+
+
+# --- amounts ----------------------------------------------------------------------------------------------------------
+
+
+def parse_amounts(quantities: Mapping[str, Any]) -> Amounts:
+    """Quantities by resource, sorted: CPUs in thousandths, the rest in its own unit, rounded up. Raises ParseError."""
+    return tuple(sorted((name, _parse_quantity(name, text)) for name, text in quantities.items()))
+
+
+def _parse_quantity(name: str, text: Any) -> int:
+    return parse_kubernetes_cpu(text) if name == CPU else parse_kubernetes_memory(text)
+
+
+def sum_requests(spec: Json) -> dict[str, int]:
+    """What a pod asks of its node, one pod of room included. Raises ParseError."""
+    running: dict[str, int] = {}
+    for container in spec["containers"]:
+        _add(running, _requests_of(container))
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in spec.get("initContainers") or ():
+        moment = dict(_requests_of(container))
+        _add(moment, sidecars)
+        _raise_to(peak, moment)
+        if container.get("restartPolicy") == "Always":
+            sidecars = moment
+    _add(running, sidecars)
+    _raise_to(running, peak)
+    whole = dict(parse_amounts((spec.get("resources") or {}).get("requests") or {}))
+    running.update(whole)
+    _add(running, dict(parse_amounts(spec.get("overhead") or {})))
+    running[PODS] = 1
+    return running
+
+
+def _requests_of(container: Json) -> dict[str, int]:
+    resources = container.get("resources") or {}
+    return dict(parse_amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})}))
+
+
+def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _raise_to(total: dict[str, int], least: Mapping[str, int]) -> None:
+    for name, amount in least.items():
+        total[name] = max(total.get(name, 0), amount)
+
+
+def _parse_mib(text: str) -> int:
+    return int(text) * MIB if text.isdecimal() else 0
+
+
+# --- where it may lie -------------------------------------------------------------------------------------------------
+
+
+def _parse_demand(spec: Json, asked: Mapping[str, int], device: str, config: KubernetesConfig) -> Demand:
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    others = {
+        name: amount
+        for name, amount in asked.items()
+        if amount and name not in (CPU, MEMORY) and not is_device(name, config)
+    }
+    return Demand(
+        selector=_sorted_pairs((spec.get("nodeSelector") or {}).items()),
+        terms=tuple(_parse_term(term) for term in required.get("nodeSelectorTerms") or ()),
+        tolerations=tuple(_parse_toleration(toleration) for toleration in spec.get("tolerations") or ()),
+        device=device,
+        others=tuple(sorted(others.items())),
+        ports=tuple(sorted(_find_ports(spec))),
+    )
+
+
+def _parse_term(term: Json) -> Term:
+    return Term(
+        labels=tuple(_parse_expression(one) for one in term.get("matchExpressions") or ()),
+        fields=tuple(_parse_expression(one) for one in term.get("matchFields") or ()),
+    )
+
+
+def _parse_expression(data: Json) -> Expression:
+    return Expression(data["key"], data["operator"], tuple(data.get("values") or ()))
+
+
+def _parse_toleration(data: Json) -> Toleration:
+    return Toleration(
+        key=data.get("key") or "",
+        value=data.get("value") or "",
+        effect=data.get("effect") or "",
+        exists=data.get("operator") == "Exists",
+    )
+
+
+def _parse_taints(taints: Iterable[Json]) -> tuple[Taint, ...]:
+    return tuple(
+        Taint(taint["key"], taint.get("value") or "", taint["effect"])
+        for taint in taints
+        if taint["effect"] in ("NoSchedule", "NoExecute")
+    )
+
+
+def _find_ports(spec: Json) -> Iterable[tuple[int, str, str]]:
+    containers = [*spec["containers"], *(spec.get("initContainers") or ())]
+    for container in containers:
+        for port in container.get("ports") or ():
+            if port.get("hostPort"):
+                yield int(port["hostPort"]), port.get("protocol") or "TCP", port.get("hostIP") or "0.0.0.0"  # noqa: S104
+
+
+def _find_unsupported(spec: Json, annotations: Mapping[str, str], devices: Mapping[str, int]) -> Iterable[str]:
+    """What the pod asks that cannot be promised: binding it regardless could be wrong."""
+    affinity = spec.get("affinity") or {}
+    for name, words in (("podAffinity", "required pod affinity"), ("podAntiAffinity", "required pod anti-affinity")):
+        if (affinity.get(name) or {}).get("requiredDuringSchedulingIgnoredDuringExecution"):
+            yield words
+    spreads = spec.get("topologySpreadConstraints") or ()
+    if any(spread.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule" for spread in spreads):
+        yield "topologySpreadConstraints with DoNotSchedule"
+    if any("persistentVolumeClaim" in volume or "ephemeral" in volume for volume in spec.get("volumes") or ()):
+        yield "volumes from PersistentVolumeClaims"
+    if spec.get("resourceClaims"):
+        yield "resourceClaims (DRA)"
+    if len(devices) > 1:
+        yield f"several kinds of devices at once ({', '.join(sorted(devices))})"
+    if any(count > DEVICES_PER_MODEL_MAX for count in devices.values()):
+        yield f"more than {DEVICES_PER_MODEL_MAX} devices in one pod"
+    if any(name in annotations for name in SHARE_ANNOTATIONS) or any(
+        name in _requests_of(container) for container in spec["containers"] for name in SHARE_RESOURCES
+    ):
+        yield "a share of a device (KAI, HAMi)"
+
+
+# --- leaves -----------------------------------------------------------------------------------------------------------
+
+
+def _parse_owner(references: Iterable[Json]) -> Owner | None:
+    for reference in references:
+        if reference.get("controller"):
+            return Owner(reference["apiVersion"], reference["kind"], reference["name"], reference["uid"])
+    return None
+
+
+def _parse_index(labels: Mapping[str, str], annotations: Mapping[str, str]) -> int:
+    for key in INDEX_KEYS:
+        text = annotations.get(key) or labels.get(key) or ""
+        if text.isdecimal():
+            return int(text)
+    return -1
+
+
+def _sorted_pairs(items: Iterable[tuple[str, Any]]) -> Pairs:
+    return tuple(sorted((key, str(value)) for key, value in items))
+
+
+def _unreadable(kind: str, data: Json, error: Exception) -> UnreadableError:
+    metadata = data.get("metadata") if isinstance(data, Mapping) else None
+    name = metadata.get("name", "?") if isinstance(metadata, Mapping) else "?"
+    return UnreadableError(f"{kind} {name!r}: expected an object as the API describes it, found {error!r}")

@@ -1,0 +1,139 @@
+"""Which nodes a pod may lie on, as Kubernetes' own scheduler judges: labels, affinity, taints, ports, other resources.
+
+The engine knows labels that a node carries or does not, so each distinct demand becomes one label of Clearway's own
+(`demand_label`): the book gives it to exactly those nodes that `find_mismatch` has nothing against, and takes it away
+when that changes. CPUs, memory and devices are the engine's own. Pure.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from clearway.adapters.kubernetes.facts import Demand, Expression, NodeFacts, Taint, Term, Toleration
+
+DEMAND_PREFIX: Final = "clearway.io/admits-"
+
+CORDON_TAINT: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+"""What `kubectl cordon` means; a pod that bears it may still go there."""
+
+_HEX_DIGITS: Final = 16
+"""64 bits: two demands of one cluster do not meet by chance."""
+
+
+def demand_label(demand: Demand) -> tuple[str, str]:
+    """The label, as key and value, that stands for a demand; the same in every process."""
+    digest = hashlib.sha256(repr(demand).encode()).hexdigest()[:_HEX_DIGITS]
+    return DEMAND_PREFIX + digest, "true"
+
+
+def find_mismatch(
+    demand: Demand,
+    node: NodeFacts,
+    free: Mapping[str, int],
+    ports: Collection[tuple[int, str, str]] = (),
+) -> str:
+    """Why a pod of this demand may not lie on the node, in the words of kubectl's users; "" = nothing is against it.
+
+    free: what is left of resources other than CPUs, memory and devices. ports: host ports in use there.
+    """
+    return (
+        _find_taint(demand.tolerations, node)
+        or _find_label_mismatch(demand, node)
+        or _find_device_mismatch(demand, node)
+        or _find_shortage(demand, free)
+        or ("node(s) didn't have free ports for the requested pod ports" if _clashes(demand, ports) else "")
+    )
+
+
+def summarize_mismatches(mismatches: Iterable[str]) -> str:
+    """`0/5 nodes are available: 3 ..., 2 ...`, the commonest first, of one phrase per node; "" ones are left out."""
+    found = list(mismatches)
+    counts = Counter(text for text in found if text)
+    parts = ", ".join(f"{count} {text}" for text, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+    fitting = len(found) - sum(counts.values())
+    return f"{fitting}/{len(found)} nodes are available" + (f": {parts}." if parts else ".")
+
+
+def _find_taint(tolerations: tuple[Toleration, ...], node: NodeFacts) -> str:
+    if node.is_cordoned and not any(one.bears(CORDON_TAINT) for one in tolerations):
+        return "node(s) were unschedulable"
+    for taint in node.taints:
+        if taint.key == CORDON_TAINT.key and node.is_cordoned:
+            continue
+        if not any(one.bears(taint) for one in tolerations):
+            value = f": {taint.value}" if taint.value else ""
+            return f"node(s) had untolerated taint {{{taint.key}{value}}}"
+    return ""
+
+
+def _find_label_mismatch(demand: Demand, node: NodeFacts) -> str:
+    labels = dict(node.labels)
+    is_selected = all(labels.get(key) == value for key, value in demand.selector)
+    if is_selected and (not demand.terms or any(_holds(term, labels, node.name) for term in demand.terms)):
+        return ""
+    return "node(s) didn't match Pod's node affinity/selector"
+
+
+def _find_device_mismatch(demand: Demand, node: NodeFacts) -> str:
+    if not demand.device:
+        return ""
+    offered = [name for name, _ in node.devices]
+    if demand.device not in offered:
+        return f"node(s) had no {demand.device}"
+    if len(offered) > 1 and not names_devices(demand.device):
+        return f"node(s) offered {demand.device} beside other devices, which Clearway does not tell apart"
+    return ""
+
+
+def names_devices(resource: str) -> bool:
+    """Whether the resource itself says what the device is (a MIG slice), so that it is its own model."""
+    return resource.startswith("nvidia.com/mig-")
+
+
+def _find_shortage(demand: Demand, free: Mapping[str, int]) -> str:
+    for name, amount in demand.others:
+        if free.get(name, 0) < amount:
+            return "Too many pods" if name == "pods" else f"Insufficient {name}"
+    return ""
+
+
+def _clashes(demand: Demand, ports: Collection[tuple[int, str, str]]) -> bool:
+    return any(
+        port == used and protocol == used_protocol and (address == used_address or "0.0.0.0" in (address, used_address))  # noqa: S104
+        for port, protocol, address in demand.ports
+        for used, used_protocol, used_address in ports
+    )
+
+
+def _holds(term: Term, labels: Mapping[str, str], name: str) -> bool:
+    """A term without any requirement holds nowhere, as the API says."""
+    if not term.labels and not term.fields:
+        return False
+    return all(_meets(one, labels) for one in term.labels) and all(
+        _meets(one, {"metadata.name": name}) for one in term.fields
+    )
+
+
+def _meets(one: Expression, labels: Mapping[str, str]) -> bool:
+    value = labels.get(one.key)
+    match one.operator:
+        case "In":
+            return value is not None and value in one.values
+        case "NotIn":
+            return value is None or value not in one.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            return value is not None and _compares(one.operator, value, one.values)
+    return False
+
+
+def _compares(operator: str, value: str, bounds: tuple[str, ...]) -> bool:
+    try:
+        number, bound = int(value), int(bounds[0])
+    except (ValueError, IndexError):
+        return False
+    return number > bound if operator == "Gt" else number < bound

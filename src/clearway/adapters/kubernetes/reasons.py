@@ -1,0 +1,68 @@
+"""Why a pod waits, where its users look: its condition `PodScheduled`, and an event. Written only when it changes."""
+
+import time
+from datetime import UTC, datetime
+from typing import Final
+
+from clearway.adapters.kubernetes.client import Client
+from clearway.adapters.kubernetes.errors import ApiError
+from clearway.adapters.kubernetes.facts import PodFacts
+
+MESSAGE_CHARACTERS_MAX: Final = 1_024
+"""What the API takes for the note of an event."""
+
+
+class Reasons:
+    """Remembers what each pod was told."""
+
+    def __init__(self, client: Client, reporter: str) -> None:
+        self._client = client
+        self._reporter = reporter
+        self._told: dict[str, str] = {}
+
+    def forget(self, uid: str) -> None:
+        """The pod waits no longer."""
+        self._told.pop(uid, None)
+
+    async def tell(self, pod: PodFacts, message: str) -> None:
+        """Say to a pod why it waits; a pod that is gone needs not be told."""
+        message = message[:MESSAGE_CHARACTERS_MAX]
+        if self._told.get(pod.uid) == message:
+            return
+        self._told[pod.uid] = message
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        try:
+            await self._client.set_condition(pod.namespace, pod.name, pod.uid, condition)
+            await self._client.post(
+                f"/apis/events.k8s.io/v1/namespaces/{pod.namespace}/events", self._event(pod, message)
+            )
+        except ApiError as error:
+            if error.status not in (404, 409):
+                self._told.pop(pod.uid, None)
+                raise
+
+    def _event(self, pod: PodFacts, message: str) -> dict[str, object]:
+        now = datetime.fromtimestamp(_now_s(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{pod.name[:200]}.", "namespace": pod.namespace},
+            "eventTime": now,
+            "reportingController": self._reporter,
+            "reportingInstance": self._reporter,
+            "action": "Scheduling",
+            "reason": "FailedScheduling",
+            "type": "Warning",
+            "note": message,
+            "regarding": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "namespace": pod.namespace,
+                "name": pod.name,
+                "uid": pod.uid,
+            },
+        }
+
+
+def _now_s() -> float:
+    return time.time_ns() / 1e9

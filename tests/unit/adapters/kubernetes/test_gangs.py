@@ -1,0 +1,126 @@
+"""Which pods are one job, told by what people already write."""
+
+import pytest
+
+from clearway.adapters.kubernetes.config import KubernetesConfig
+from clearway.adapters.kubernetes.errors import UnreadableError
+from clearway.adapters.kubernetes.gangs import REPLICAS_MAX, gang_size, group_of
+from clearway.adapters.kubernetes.parse import parse_pod
+from support.kubernetes import JOB, make_job_object, make_pod
+
+
+def group(**more):
+    return group_of(parse_pod(make_pod(**more), KubernetesConfig()))
+
+
+def test_bare_pod_is_a_job_of_its_own_that_ends_when_evicted():
+    found = group(uid="u1")
+    assert (found.key, found.size, found.source, found.returns) == ("vision/pod/u1", 1, None, False)
+
+
+def test_pods_of_one_job_are_one_group_whose_size_the_job_says():
+    first, second = group(name="a", owner=JOB), group(name="b", owner=JOB)
+    assert first == second
+    assert first.source.path == "/apis/batch/v1/namespaces/vision/jobs/train"
+    assert first.returns
+
+
+def test_pod_of_a_deployment_is_a_job_of_its_own():
+    assert group(uid="u1", owner=("apps/v1", "ReplicaSet", "web", "r1")).key == "vision/pod/u1"
+
+
+@pytest.mark.parametrize(
+    ("more", "key", "size"),
+    [
+        ({"annotations": {"clearway.io/gang": "g", "clearway.io/gang-size": "4"}}, "vision/gang/g", 4),
+        (
+            {
+                "labels": {"kueue.x-k8s.io/pod-group-name": "g"},
+                "annotations": {"kueue.x-k8s.io/pod-group-total-count": "3"},
+            },
+            "vision/kueue/g",
+            3,
+        ),
+    ],
+)
+def test_group_that_says_its_size_itself(more, key, size):
+    found = group(**more)
+    assert (found.key, found.size, found.source) == (key, size, None)
+
+
+@pytest.mark.parametrize(
+    ("more", "path"),
+    [
+        (
+            {"labels": {"jobset.sigs.k8s.io/jobset-name": "s"}, "owner": JOB},
+            "/apis/jobset.x-k8s.io/v1alpha2/namespaces/vision/jobsets/s",
+        ),
+        (
+            {"annotations": {"scheduling.k8s.io/group-name": "v"}},
+            "/apis/scheduling.volcano.sh/v1beta1/namespaces/vision/podgroups/v",
+        ),
+        (
+            {"labels": {"scheduling.x-k8s.io/pod-group": "c"}},
+            "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/vision/podgroups/c",
+        ),
+        (
+            {"owner": ("kubeflow.org/v1", "PyTorchJob", "bert", "k1")},
+            "/apis/kubeflow.org/v1/namespaces/vision/pytorchjobs/bert",
+        ),
+        ({"owner": ("ray.io/v1", "RayCluster", "ray", "k1")}, "/apis/ray.io/v1/namespaces/vision/rayclusters/ray"),
+    ],
+)
+def test_group_whose_size_another_object_says(more, path):
+    assert group(**more).source.path == path
+
+
+@pytest.mark.parametrize("size", ["0", "many", "-1", str(REPLICAS_MAX + 1)])
+def test_gang_of_no_sensible_size_is_unreadable(size):
+    with pytest.raises(UnreadableError, match="gang-size"):
+        group(annotations={"clearway.io/gang": "g", "clearway.io/gang-size": size})
+
+
+def test_gang_without_a_size_is_unreadable():
+    with pytest.raises(UnreadableError, match="gang-size"):
+        group(annotations={"clearway.io/gang": "g"})
+
+
+@pytest.mark.parametrize(
+    ("data", "size"),
+    [
+        (make_job_object(4), 4),
+        (make_job_object(1, mode="NonIndexed"), 1),
+        (make_job_object(4, mode="NonIndexed"), 0),
+        (make_job_object(4, completions=100), 0),
+        ({"kind": "Job", "spec": {"parallelism": 2}}, 0),
+        (
+            {
+                "kind": "JobSet",
+                "spec": {
+                    "replicatedJobs": [
+                        {"replicas": 2, "template": {"spec": {"parallelism": 4}}},
+                        {"template": {"spec": {}}},
+                    ]
+                },
+            },
+            9,
+        ),
+        (
+            {
+                "kind": "PyTorchJob",
+                "spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 3}}},
+            },
+            4,
+        ),
+        ({"kind": "RayCluster", "spec": {"headGroupSpec": {}, "workerGroupSpecs": [{"replicas": 2}, {}]}}, 4),
+        ({"kind": "PodGroup", "spec": {"minMember": 6}}, 6),
+    ],
+)
+def test_size_of_a_gang(data, size):
+    assert gang_size(data) == size
+
+
+@pytest.mark.parametrize("data", [{"kind": "Job"}, {"kind": "JobSet", "spec": {}}, {"kind": "X", "spec": {}}])
+def test_object_without_numbers_is_unreadable(data):
+    with pytest.raises((UnreadableError), match="expected the numbers of its pods"):
+        gang_size(data)

@@ -1,0 +1,148 @@
+"""Objects of the API server become facts; one that is not as it should be is named, and nothing else."""
+
+from copy import deepcopy
+
+import pytest
+
+from clearway.adapters.kubernetes.config import KubernetesConfig
+from clearway.adapters.kubernetes.errors import UnreadableError
+from clearway.adapters.kubernetes.facts import Owner, PodPhase
+from clearway.adapters.kubernetes.parse import parse_node, parse_pod, sum_requests
+from clearway.model.units import GIB, MIB
+from support.kubernetes import GPU_NODE, JOB_POD, make_node, make_pod
+
+CONFIG = KubernetesConfig()
+
+
+def test_pod_of_a_job_is_read_whole():
+    pod = parse_pod(JOB_POD, CONFIG)
+    assert (pod.namespace, pod.name, pod.node, pod.phase) == ("vision", "train-0-x7k2p", "", PodPhase.PENDING)
+    assert pod.owner == Owner("batch/v1", "Job", "train", "a1e3")
+    assert (pod.devices, pod.demand.device) == (4, "nvidia.com/gpu")
+    assert (pod.amount("cpu"), pod.amount("memory"), pod.amount("pods")) == (8_000, 64 * GIB, 1)
+    assert (pod.priority, pod.index, pod.grace_ms) == (1_000, 0, 60_000)
+    assert pod.unsupported == ()
+    assert dict(pod.labels)["batch.kubernetes.io/job-name"] == "train"
+    assert "job-name" not in dict(pod.labels)
+
+
+def test_node_is_read_with_its_devices_taints_and_model():
+    node = parse_node(GPU_NODE, CONFIG)
+    assert (node.name, node.is_ready, node.is_cordoned) == ("gpu-1", True, False)
+    assert node.devices == (("nvidia.com/gpu", 8),)
+    assert dict(node.amounts)["cpu"] == 127_500
+    assert (node.model, node.device_memory_bytes) == ("NVIDIA-H100-80GB-HBM3", 81_559 * MIB)
+    assert [taint.key for taint in node.taints] == ["nvidia.com/gpu"]
+
+
+@pytest.mark.parametrize("status", ["False", "Unknown"])
+def test_node_whose_kubelet_is_silent_is_not_ready(status):
+    node = make_node()
+    node["status"]["conditions"] = [{"type": "Ready", "status": status}]
+    assert not parse_node(node, CONFIG).is_ready
+
+
+def test_taint_that_is_only_a_preference_is_left_out():
+    taint = {"key": "slow", "effect": "PreferNoSchedule"}
+    assert parse_node(make_node(taints=[taint]), CONFIG).taints == ()
+
+
+def test_mig_slices_are_devices_of_their_own():
+    node = make_node()
+    node["status"]["allocatable"]["nvidia.com/mig-1g.10gb"] = "7"
+    assert parse_node(node, CONFIG).devices == (("nvidia.com/gpu", 8), ("nvidia.com/mig-1g.10gb", 7))
+
+
+def container(cpu, **more):
+    return {"resources": {"requests": {"cpu": cpu}}, **more}
+
+
+def test_init_containers_count_at_their_highest_moment():
+    spec = {"containers": [container("1"), container("2")], "initContainers": [container("8"), container("4")]}
+    assert sum_requests(spec)["cpu"] == 8_000
+
+
+def test_sidecars_count_with_the_containers_and_with_later_init_containers():
+    sidecar = container("1", restartPolicy="Always")
+    spec = {"containers": [container("2")], "initContainers": [sidecar, container("4")]}
+    assert sum_requests(spec)["cpu"] == 5_000
+    assert sum_requests({"containers": [container("6")], "initContainers": [sidecar]})["cpu"] == 7_000
+
+
+def test_overhead_is_added_and_requests_of_the_whole_pod_stand_instead():
+    spec = {"containers": [container("2")], "overhead": {"cpu": "250m"}, "resources": {"requests": {"cpu": "3"}}}
+    assert sum_requests(spec)["cpu"] == 3_250
+
+
+def test_limits_count_where_no_request_is_stated():
+    assert sum_requests({"containers": [{"resources": {"limits": {"nvidia.com/gpu": "2"}}}]})["nvidia.com/gpu"] == 2
+
+
+ANTI = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}}
+SPREAD = [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"affinity": ANTI}, "anti-affinity"),
+        ({"topologySpreadConstraints": SPREAD}, "topologySpreadConstraints"),
+        ({"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "d"}}]}, "PersistentVolumeClaims"),
+        ({"resourceClaims": [{"name": "gpu"}]}, "DRA"),
+        ({"annotations": {"gpu-fraction": "0.5"}}, "share of a device"),
+        ({"gpus": 63}, "more than 62"),
+    ],
+)
+def test_what_cannot_be_promised_is_named(more, words):
+    (wish,) = parse_pod(make_pod(**more), CONFIG).unsupported
+    assert words in wish
+
+
+def test_what_is_only_preferred_is_no_obstacle():
+    affinity = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}
+    spread = [{**SPREAD[0], "whenUnsatisfiable": "ScheduleAnyway"}]
+    assert parse_pod(make_pod(affinity=affinity, topologySpreadConstraints=spread), CONFIG).unsupported == ()
+
+
+def test_hami_shares_are_named():
+    pod = make_pod()
+    pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpumem"] = "3000"
+    assert parse_pod(pod, CONFIG).unsupported == ("a share of a device (KAI, HAMi)",)
+
+
+def test_gates_ports_and_a_coming_end_are_seen():
+    pod = make_pod(schedulingGates=[{"name": "example.com/wait"}], leaving=True)
+    pod["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080}, {"containerPort": 81}]
+    facts = parse_pod(pod, CONFIG)
+    assert facts.gates == ("example.com/wait",)
+    assert facts.is_leaving
+    assert facts.demand.ports == ((8080, "TCP", "0.0.0.0"),)
+
+
+def broken(part, value):
+    pod = deepcopy(JOB_POD)
+    pod[part] = value
+    return pod
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        broken("spec", {}),
+        broken("metadata", {"name": "x"}),
+        broken("spec", {"containers": [{"resources": {"requests": {"cpu": "many"}}}]}),
+        broken("status", {"phase": "Dreaming"}),
+        broken("metadata", None),
+        {},
+    ],
+)
+def test_pod_that_cannot_be_read_is_one_unreadable_object(data):
+    with pytest.raises(UnreadableError, match="expected an object as the API describes it"):
+        parse_pod(data, CONFIG)
+
+
+def test_node_that_cannot_be_read_is_named():
+    node = make_node("broken")
+    node["status"]["allocatable"]["cpu"] = "-"
+    with pytest.raises(UnreadableError, match="node 'broken'"):
+        parse_node(node, CONFIG)
