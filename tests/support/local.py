@@ -23,7 +23,7 @@ from clearway.ports.backend import Holding, LastingBackend, World
 
 PATIENCE_S = 20.0
 """Longest wait for something that takes milliseconds on an idle machine."""
-QUICK = Settings(kill_wait_ms=400, leftover_wait_ms=100, quarantine_ms=300, orphan_ms=300, idle_exit_ms=0)
+QUICK = Settings(kill_wait_ms=400, leftover_wait_ms=100, quarantine_ms=300, idle_exit_ms=0)
 
 
 def make_nodes(count: int = 2, devices: int = 4) -> tuple[NodeSpec, ...]:

@@ -37,12 +37,11 @@ def find_account(name: str) -> Account:
             found = f"found user {name!r} and a control plane that runs as {mine!r}"
             raise AccountError(f"expected root to run jobs of several users; {found}: start it as root, or as {name!r}")
         return Account(name=entry.pw_name, home=entry.pw_dir, login_shell=entry.pw_shell)
-    groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
     return Account(
         name=entry.pw_name,
         home=entry.pw_dir,
         login_shell=entry.pw_shell,
         uid=entry.pw_uid,
         gid=entry.pw_gid,
-        groups=groups,
+        groups=tuple(os.getgrouplist(entry.pw_name, entry.pw_gid)),
     )

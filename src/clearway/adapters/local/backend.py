@@ -12,6 +12,7 @@ Implements `clearway.ports.backend.LastingBackend`. On top of its rules:
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -44,6 +45,8 @@ from clearway.ports.backend import BackendCommand, Holding, World
 
 LOOK_S: Final = 1.0
 """How often the devices are looked at. A failed one is known so much later at most; NVML takes some milliseconds."""
+FAIL_WAIT_NS: Final = 15_000_000_000
+"""Longest wait for the end of jobs on what is down when a driver connects: more than until they are called stuck."""
 PORT_BASE: Final = 20_000
 PORT_RANGE: Final = 12_000
 """MASTER_PORT of jobs with one replica, which seldom use it: below the range from which the kernel gives ports out."""
@@ -54,14 +57,15 @@ Device = tuple[NodeName, int]
 @dataclass(slots=True)
 class _Job:
     """What is known of a job that the keeper has. devices: all that it may hold. start, stop: what the keeper was told,
-    as long as it may have to be told again."""
+    as long as it may have to be told again. before: of a job that moves, the generation that it had; 0 = it does not.
+    """
 
     generation: int
     devices: frozenset[Device] = frozenset()
     nodes: frozenset[NodeName] = frozenset()
     is_started: bool = False
     is_suspended: bool = False
-    is_moving: bool = False
+    before: int = 0
     saved_at_ms: int = 0
     start: Message | None = None
     stop: Message | None = None
@@ -87,6 +91,7 @@ class LocalBackend:
         self._jobs: dict[JobId, _Job] = {}
         self._generations: dict[JobId, int] = {}
         self._due: list[Event] = []
+        self._told: list[list[int]] = []
         self._failures: list[_Failure] = []
         self._down = Health()
         self._seen = Health()
@@ -117,11 +122,14 @@ class LocalBackend:
         for holding in holdings:
             note = self._note(holding.job, holding.generation, holding.allocation)
             note.is_started, note.is_suspended = holding.is_started, holding.is_suspended
+            note.before = holding.generation_before
         self._open(now_ms, world)
         self._seen = self._devices.look()
+        self._notice_failures(now_ms)
+        self._await_failures(now_ms)
         self._watcher = threading.Thread(target=self._watch, name="devices", daemon=True)
         self._watcher.start()
-        return self.observe(now_ms)
+        return self._hand_over()
 
     def perform(self, now_ms: int, command: BackendCommand) -> None:
         """See `Backend.perform`."""
@@ -129,15 +137,12 @@ class LocalBackend:
 
     def observe(self, now_ms: int) -> Sequence[Event]:
         """See `Backend.observe`."""
-        assert self._client is not None, "connect comes first"
-        for message in self._client.take():
-            if message["op"] == LOST:
-                self._reopen(now_ms)
-            elif message["op"] == "report":
-                self._take(now_ms, Report.of_message(message["run"]))
+        if self._told:
+            self._send({"op": "told", "ended": self._told})
+        self._receive(now_ms)
         self._notice_failures(now_ms)
-        events, self._due = self._due, []
-        return events
+        self._tell_failures()
+        return self._hand_over()
 
     def close(self) -> None:
         """See `LastingBackend.close`."""
@@ -147,12 +152,18 @@ class LocalBackend:
         if self._client is not None:
             self._client.close()
 
+    def _hand_over(self) -> Sequence[Event]:
+        """All that is due. When the driver asks again, it has written down what it got now."""
+        events, self._due = self._due, []
+        self._told = [[event.job, event.generation] for event in events if isinstance(event, JobFinished | JobStopped)]
+        return events
+
     # --- the keeper --------------------------------------------------------------------------------------------------
 
     def _open(self, now_ms: int, world: World) -> None:
         """Connect, and learn what became of every job that is known."""
         self._client = KeeperClient(self._config, world.wake)
-        holdings = [[job, note.generation] for job, note in self._jobs.items()]
+        holdings = [[job, note.generation, note.before or note.generation] for job, note in self._jobs.items()]
         self._client.send({"op": "connect", "holdings": holdings})
         answer, _ = self._client.wait_for("connected")
         self.notes = tuple(answer["notes"])
@@ -163,6 +174,8 @@ class LocalBackend:
         for job, note in list(self._jobs.items()):
             if job not in known:
                 self._tell_again(now_ms, job, note)
+            elif note.before and note.start is not None:
+                self._client.send(note.start)
         for note in self._jobs.values():
             if note.stop is not None:
                 self._client.send(note.stop)
@@ -175,6 +188,14 @@ class LocalBackend:
             del self._jobs[job]
             reason = "no trace of its processes was found"
             self._due.append(JobStopped(now_ms, job, note.generation, StopCause.NODE_FAILED, 0, reason))
+
+    def _receive(self, now_ms: int) -> None:
+        assert self._client is not None, "connect comes first"
+        for message in self._client.take():
+            if message["op"] == LOST:
+                self._reopen(now_ms)
+            elif message["op"] == "report":
+                self._take(now_ms, Report.of_message(message["run"]))
 
     def _reopen(self, now_ms: int) -> None:
         assert self._world is not None
@@ -234,8 +255,8 @@ class LocalBackend:
 
     def _refuse(self, now_ms: int, job: JobId, reason: str) -> None:
         note = self._jobs.pop(job)
-        if note.is_moving:
-            self._send(_stop_message(job, note.generation - 1, 0, None))
+        if note.before:
+            self._send(_stop_message(job, note.before, 0, None))
         self._due.append(JobStopped(now_ms, job, note.generation, StopCause.START_FAILED, 0, reason))
         assert self._world is not None
         self._world.wake()
@@ -245,18 +266,13 @@ class LocalBackend:
             self._accounts[name] = find_account(name)
         return self._accounts[name]
 
-    def _stop(self, now_ms: int, command: Stop) -> None:
+    def _stop(self, _now_ms: int, command: Stop) -> None:
         note = self._jobs.get(command.job)
         if note is None or command.generation < note.generation:
             return
         cause = None if command.cause is None else command.cause.value
         note.stop = _stop_message(command.job, note.generation, command.grace_ms, cause)
         self._send(note.stop)
-        if note.is_suspended and note.start is None and cause is None:
-            self._end_frozen(now_ms, command.job)
-
-    def _end_frozen(self, now_ms: int, job: JobId) -> None:
-        """A frozen job was taken back. Where nothing of it is left, the keeper has nothing to tell."""
 
     def _suspend(self, _now_ms: int, command: Suspend) -> None:
         note = self._jobs.get(command.job)
@@ -272,10 +288,11 @@ class LocalBackend:
         note = self._note(command.job, command.generation, command.allocation)
         note.devices |= old.devices
         note.nodes |= old.nodes
-        note.is_started, note.saved_at_ms, note.is_moving = old.is_started, old.saved_at_ms, True
+        note.is_started, note.saved_at_ms = old.is_started, old.saved_at_ms
+        note.before = old.before or old.generation
         self._launch(now_ms, command, is_move=True)
 
-    def _cap(self, now_ms: int, command: Cap) -> None:
+    def _cap(self, _now_ms: int, _command: Cap) -> None:
         """See the head of the module."""
 
     # --- reports -----------------------------------------------------------------------------------------------------
@@ -284,11 +301,15 @@ class LocalBackend:
         job = JobId(report.job)
         self._note_stuck(now_ms, report)
         note = self._jobs.get(job)
-        if note is None or report.generation != note.generation:
+        if note is None:
+            return
+        if note.before and report.generation == note.before:
+            self._take_before(note, report)
+        if report.generation != note.generation:
             return
         note.start = None
-        if report.resized_ms and note.is_moving:
-            note.is_moving = False
+        if report.resized_ms and note.before:
+            note.before = 0
             self._due.append(JobResized(_at(report.resized_ms, now_ms), job, report.generation))
         if report.started_ms and not note.is_started:
             note.is_started = True
@@ -302,6 +323,15 @@ class LocalBackend:
         if report.phase == "ended":
             del self._jobs[job]
             self._tell_end(job, _end_event(now_ms, report))
+
+    def _take_before(self, note: _Job, report: Report) -> None:
+        """A report of the generation that a job had before a move. Its end ends the new one; and where the keeper never
+        heard of the move, the job is back under its old number until the driver asks again."""
+        if report.phase == "ended":
+            report.generation = note.generation
+        elif note.start is None:
+            note.generation, note.before = note.before, 0
+            self._generations[JobId(report.job)] = note.generation
 
     def _tell_end(self, job: JobId, event: Event) -> None:
         """At once, or with the failure that caused it."""
@@ -355,7 +385,6 @@ class LocalBackend:
             ]
             if events:
                 self._failures.append(_Failure(events, self._fail_jobs(seen, before)))
-        self._tell_failures()
 
     def _fail_jobs(self, seen: Health, before: Health) -> set[JobId]:
         """End the jobs on what has just failed; returns those whose end is to be told with it."""
@@ -374,6 +403,15 @@ class LocalBackend:
             if not note.is_suspended:
                 jobs.add(job)
         return jobs
+
+    def _await_failures(self, now_ms: int) -> None:
+        """At the beginning the driver must hear at once what is down, and which jobs that has stopped."""
+        until = time.monotonic_ns() + FAIL_WAIT_NS
+        self._tell_failures()
+        while self._failures and time.monotonic_ns() < until:
+            time.sleep(0.005)
+            self._receive(now_ms)
+            self._tell_failures()
 
     def _tell_failures(self) -> None:
         while self._failures and self._failures[0].jobs <= self._failures[0].told.keys():

@@ -43,7 +43,6 @@ def tick_ms() -> int:
 class Settings:
     """kill_wait_ms: from SIGTERM to SIGKILL of a job that was told to end (Slurm's KillWait). leftover_wait_ms: the
     same for what outlives a job's main processes. quarantine_ms: from SIGKILL until what still lives is called stuck.
-    orphan_ms: how long an older generation may wait for the command that moves it, after a controller connected.
     idle_exit_ms: the keeper ends when it has had neither jobs nor a controller for so long. files_max: soft limit of
     open files of jobs. is_without_cgroups: as if there were none.
     """
@@ -51,7 +50,6 @@ class Settings:
     kill_wait_ms: int = 30_000
     leftover_wait_ms: int = 2_000
     quarantine_ms: int = 10_000
-    orphan_ms: int = 5_000
     idle_exit_ms: int = 60_000
     files_max: int = 1024
     is_without_cgroups: bool = False

@@ -18,10 +18,20 @@ from typing import Final
 
 from clearway.adapters.local.keeper import contract, processes
 from clearway.adapters.local.keeper.cgroups import Groups
-from clearway.adapters.local.keeper.host import DROPPED, MOVED, NEVER, UNKNOWN_STATUS, Purpose, Settings, tick_ms
+from clearway.adapters.local.keeper.host import (
+    DROPPED,
+    MOVED,
+    NEVER,
+    UNKNOWN_STATUS,
+    Purpose,
+    Settings,
+    now_ms,
+    tick_ms,
+)
 from clearway.adapters.local.keeper.messages import LINE_MAX, Launch, Message, Report, render_message
 from clearway.adapters.local.keeper.records import Records, Started
 from clearway.adapters.local.keeper.runs import Run
+from clearway.adapters.local.keeper.spawn import HANDLED
 
 SOCKET: Final = "keeper.sock"
 LOCK: Final = "keeper.lock"
@@ -61,6 +71,7 @@ class Keeper:
             "stop": self._stop,
             "suspend": self._suspend,
             "fail": self._fail,
+            "told": self._told,
             "shutdown": self._shutdown,
         }
 
@@ -71,7 +82,7 @@ class Keeper:
         wake_reader, wake_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in HANDLED[1:]:
             signal.signal(number, signal.SIG_IGN)  # who wants to end it ends its jobs first: `shutdown`
         self.watch(wake_reader, lambda: self._reap(wake_reader))
         self.watch(listener.fileno(), lambda: self._accept(listener))
@@ -209,7 +220,7 @@ class Keeper:
 
     def _make_run(self, launch: Launch) -> Run:
         saved_ms = self.records.read_saved(launch.job) if launch.generation > 1 else 0
-        report = Report(job=launch.job, generation=launch.generation, saved_ms=saved_ms)
+        report = Report(job=launch.job, generation=launch.generation, saved_ms=saved_ms, job_dir=launch.job_dir)
         return Run(self, launch, f"{launch.job}.{launch.generation}", report, done_ms=saved_ms)
 
     def _begin(self, run: Run) -> None:
@@ -245,12 +256,14 @@ class Keeper:
         return run
 
     def _stop(self, message: Message) -> None:
-        run = self._find(message)
+        run, job, cause = self._find(message), message["job"], message["cause"]
         if run is None:
+            if cause is None and job not in self._runs:
+                self._stop_nothing(job, message["generation"])
             return
-        grace_ms, cause = message["grace_ms"], message["cause"]
-        if run is self._behind.get(message["job"]):
-            del self._behind[message["job"]]
+        grace_ms = message["grace_ms"]
+        if run is self._behind.get(job):
+            del self._behind[job]
         if cause is None:
             run.successor = None
             is_inactive = run.stage in ("queued", "frozen", "freezing")
@@ -258,6 +271,13 @@ class Keeper:
             run.end(Purpose("finished", "CANCELLED"), wait_ms)
         elif run.stage not in ("frozen", "freezing"):
             run.leave_for(Purpose("stopped", cause), grace_ms)
+
+    def _stop_nothing(self, job: int, generation: int) -> None:
+        """A frozen job was taken back of which nothing is left. Who knows of a better end has told it already."""
+        if (job, generation) not in self._results:
+            ended = Report(job=job, generation=generation, phase="ended", end="finished", outcome="CANCELLED")
+            ended.ended_ms = now_ms()
+            self._send({"op": "report", "run": ended.to_message()})
 
     def _suspend(self, message: Message) -> None:
         run = self._find(message)
@@ -281,52 +301,57 @@ class Keeper:
     # --- finding again -----------------------------------------------------------------------------------------------
 
     def _connect(self, message: Message) -> None:
-        held = dict(message["holdings"])
+        held = {(job, generation) for job, *generations in message["holdings"] for generation in generations}
         for key in list(self._results):
-            if held.get(key[0]) != key[1]:
+            if key not in held:
                 self._forget(key)
         for job, run in list(self._runs.items()):
-            if job not in held or held[job] < run.report.generation:
+            if (job, run.report.generation) not in held and job not in self._behind:
                 run.successor = None
-                self._behind.pop(job, None)
                 run.end(DROPPED, self.settings.leftover_wait_ms)
-            elif held[job] > run.report.generation:
-                run.orphan_tick = tick_ms() + self.settings.orphan_ms
-                run.advance()
+        for job, run in list(self._behind.items()):
+            if (job, run.report.generation) not in held:
+                del self._behind[job]
         reports = [report for _, report in self._results.values()]
-        reports += [run.report for job, run in self._runs.items() if held.get(job) == run.report.generation]
+        for run in (*self._runs.values(), *self._behind.values()):
+            report = run.report
+            if report.stuck or ((report.job, report.generation) in held and not report.ended_ms):
+                reports += [report]
         known = [report.to_message() for report in reports]
-        self._send({"op": "connected", "runs": known, "notes": self.groups.notes, "pid": os.getpid()})
+        self._send({"op": "connected", "runs": known, "notes": self.groups.notes})
+
+    def _told(self, message: Message) -> None:
+        """The controller has written down that these ended."""
+        for job, generation in message["ended"]:
+            if (job, generation) in self._results:
+                self._forget((job, generation))
 
     def _forget(self, key: tuple[int, int]) -> None:
         _, report = self._results.pop(key)
-        launch = self.records.read_launch(*key)
         if report.end == "finished":
-            self.records.forget_saved(report.job)
-            if launch is not None:
-                contract.remove_job_dir(launch.job_dir)
+            self._generations.pop(report.job, None)
+            if report.saved_ms:
+                self.records.forget_saved(report.job)
+            if report.job_dir:
+                contract.remove_job_dir(report.job_dir)
         self.records.forget(*key)
 
     def _adopt(self) -> None:
         """Take over what an earlier keeper left."""
         for job, generation in self.records.list():
             self._generations[job] = generation
-            result = self.records.read_result(job, generation)
-            launch = self.records.read_launch(job, generation)
-            if result is not None:
-                if result.end in ("finished", "stopped"):
-                    self._results[job, generation] = (tick_ms(), result)
-                else:
-                    self.records.forget(job, generation)
-            elif launch is None:
+            record = self.records.read(job, generation)
+            if record.result is not None:
+                self._results[job, generation] = (tick_ms(), record.result)
+            elif record.launch is None:
                 self._generations.pop(job)
                 self.records.forget(job, generation)
             else:
-                self._guard(lambda launch=launch: self._adopt_run(launch))  # type: ignore[misc]
+                launch, started = record.launch, record.started
+                self._guard(lambda launch=launch, started=started: self._adopt_run(launch, started))  # type: ignore[misc]
 
-    def _adopt_run(self, launch: Launch) -> None:
+    def _adopt_run(self, launch: Launch, started: Started | None) -> None:
         job, before = launch.job, self._runs.get(launch.job)
-        started = self.records.read_started(job, launch.generation)
         if started is None and launch.is_move and before is not None:
             self._move(launch, before)
             return

@@ -1,20 +1,23 @@
-"""What the keeper remembers on disk, so that another keeper finds it: one directory per generation started.
+"""What the keeper remembers on disk, so that another keeper finds it: one file per generation started.
 
-`runs/<job>.<generation>/` is made before anything of the generation exists, and making it is the mark that it was
-started: whoever fails to make it does not start it again. `launch.json` says what was to run, `started.json` which
-processes, `result.json` how it ended. `saved/<job>` holds the work that is safe, over all generations.
+`runs/<job>.<generation>` is made, and must not exist, before anything of the generation does: making it is the mark
+that it was started, and whoever fails to make it does not start it again. Its lines are JSON: first what was to run
+(`launch`), then what there is of it (`started`, the last one counts), then how it ended (`result`). `saved/<job>` holds
+the work that is safe, over all generations.
 
-Files are written beside and renamed, so that each is whole or missing. They are not forced to the disk one by one:
-when a process dies they are complete, and when the machine dies, so did every job (the boot id tells).
+A line is one write, and is whole when its newline is there. Nothing is forced to the disk: what was written survives
+the death of the keeper, and when the machine dies so does every job, which the boot id tells.
 """
 
 import json
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from clearway.adapters.local.keeper.messages import Launch, Message, Report
+
+_APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +41,16 @@ class Started:
     is_setup: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One generation as its file tells it. launch: None = the keeper died before it was written, and so before anything
+    ran. started: None = it died before processes were noted. result: None = the end was not seen."""
+
+    launch: Launch | None = None
+    started: Started | None = None
+    result: Report | None = None
+
+
 class Records:
     """The directory `state`, mode 0700, and what is below it."""
 
@@ -49,38 +62,42 @@ class Records:
 
     def begin(self, launch: Launch) -> bool:
         """Mark this generation as started; False = it was before."""
-        folder = self._folder(launch.job, launch.generation)
+        path = self._path(launch.job, launch.generation)
         try:
-            os.mkdir(folder, 0o700)
+            descriptor = os.open(path, _APPEND | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
             return False
-        _write(f"{folder}/launch.json", launch.to_message())
+        _write(descriptor, {"launch": launch.to_message()})
         return True
 
     def note_started(self, job: int, generation: int, started: Started) -> None:
         """The main processes exist."""
-        message = {name: getattr(started, name) for name in Started.__slots__}
-        _write(f"{self._folder(job, generation)}/started.json", message)
+        values = {name: getattr(started, name) for name in Started.__slots__}
+        self._append(job, generation, {"started": values})
 
     def note_result(self, report: Report) -> None:
         """The generation is over."""
-        _write(f"{self._folder(report.job, report.generation)}/result.json", report.to_message())
+        self._append(report.job, report.generation, {"result": report.to_message()})
 
     def note_saved(self, job: int, saved_ms: int) -> None:
-        """Work of the job that is safe."""
-        _write(f"{self._saved}/{job}", {"saved_ms": saved_ms})
+        """Work of the job that is safe. Renamed into place: an older value is better than none."""
+        path = f"{self._saved}/{job}"
+        descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        _write(descriptor, {"saved_ms": saved_ms})
+        os.rename(f"{path}.new", path)
 
     def read_saved(self, job: int) -> int:
         """Work of the job that is safe, in milliseconds."""
-        return int((_read(f"{self._saved}/{job}") or {}).get("saved_ms", 0))
+        lines = _read(f"{self._saved}/{job}")
+        return int(lines[0].get("saved_ms", 0)) if lines else 0
 
     def forget(self, job: int, generation: int) -> None:
         """Nobody will ask about this generation again."""
-        shutil.rmtree(self._folder(job, generation), ignore_errors=True)
+        _unlink(self._path(job, generation))
 
     def forget_saved(self, job: int) -> None:
         """The job is over for good."""
-        Path(f"{self._saved}/{job}").unlink(missing_ok=True)
+        _unlink(f"{self._saved}/{job}")
 
     def list(self) -> list[tuple[int, int]]:
         """All (job, generation) known, in order."""
@@ -91,38 +108,59 @@ class Records:
                 found.append((int(job), int(generation)))
         return sorted(found)
 
-    def read_launch(self, job: int, generation: int) -> Launch | None:
-        """None = the keeper died before it was written, and so before anything ran."""
-        message = _read(f"{self._folder(job, generation)}/launch.json")
-        return None if message is None else Launch.of_message(message)
+    def read(self, job: int, generation: int) -> Record:
+        """What is known of a generation."""
+        launch, started, result = None, None, None
+        for line in _read(self._path(job, generation)):
+            if "launch" in line:
+                launch = Launch.of_message(line["launch"])
+            elif "started" in line:
+                values = dict(line["started"])
+                values["processes"] = tuple((pid, ticks, rank) for pid, ticks, rank in values["processes"])
+                started = Started(**values)
+            elif "result" in line:
+                result = Report.of_message(line["result"])
+        return Record(launch=launch, started=started, result=result)
 
-    def read_started(self, job: int, generation: int) -> Started | None:
-        """None = it died before its processes were noted."""
-        message = _read(f"{self._folder(job, generation)}/started.json")
-        if message is None:
-            return None
-        message["processes"] = tuple((pid, ticks, rank) for pid, ticks, rank in message["processes"])
-        return Started(**message)
+    def _append(self, job: int, generation: int, line: Message) -> None:
+        """A generation that was forgotten meanwhile stays so."""
+        try:
+            descriptor = os.open(self._path(job, generation), _APPEND)
+        except FileNotFoundError:
+            return
+        _write(descriptor, line)
 
-    def read_result(self, job: int, generation: int) -> Report | None:
-        """None = its end was not seen."""
-        message = _read(f"{self._folder(job, generation)}/result.json")
-        return None if message is None else Report.of_message(message)
-
-    def _folder(self, job: int, generation: int) -> str:
+    def _path(self, job: int, generation: int) -> str:
         return f"{self._runs}/{job}.{generation}"
 
 
-def _write(path: str, message: Message) -> None:
-    with open(f"{path}.new", "wb", buffering=0) as file:
-        file.write(json.dumps(message, separators=(",", ":")).encode())
-    os.rename(f"{path}.new", path)
+def _write(descriptor: int, line: Message) -> None:
+    try:
+        os.write(descriptor, json.dumps(line, separators=(",", ":")).encode() + b"\n")
+    finally:
+        os.close(descriptor)
 
 
-def _read(path: str) -> Message | None:
+def _read(path: str) -> list[Message]:
+    """Whole lines; a torn last one was never written."""
     try:
         with open(path, "rb") as file:
-            message = json.load(file)
-    except (OSError, ValueError):
-        return None
-    return message if isinstance(message, dict) else None
+            text = file.read()
+    except OSError:
+        return []
+    lines = []
+    for line in text.split(b"\n")[:-1]:
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            lines.append(value)
+    return lines
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return

@@ -18,7 +18,6 @@ from clearway.adapters.local.keeper import contract, processes
 from clearway.adapters.local.keeper.cgroups import Group
 from clearway.adapters.local.keeper.host import (
     ANSWER_MS,
-    DROPPED,
     MOVED,
     NEVER,
     POLL_FIRST_MS,
@@ -69,7 +68,6 @@ class Run:
     progress_tick: int = NEVER
     kill_tick: int = NEVER
     killed_tick: int = NEVER
-    orphan_tick: int = NEVER
     carried_limit_tick: int = NEVER
     due_tick: int = NEVER
     poll_ms: int = POLL_FIRST_MS
@@ -213,7 +211,7 @@ class Run:
         self.leave = None
         self.was_signalled = True
         self.stage = "draining"
-        self.progress_tick = self.signal_tick = self.limit_tick = self.orphan_tick = NEVER
+        self.progress_tick = self.signal_tick = self.limit_tick = NEVER
         if self.group is not None:
             if wait_ms > 0:
                 self.group.send(signal.SIGTERM)
@@ -245,7 +243,6 @@ class Run:
             return
         self.purpose = purpose
         self.leave = Leave(purpose, name, tick + grace_ms)
-        self.orphan_tick = NEVER
         self.progress_tick = tick + ANSWER_MS
         self.advance()
 
@@ -297,7 +294,9 @@ class Run:
         assert self.group is not None
         self.host.records.forget(self.report.job, self.launch.generation)
         self.launch = launch
-        self.report = Report(job=launch.job, generation=launch.generation, saved_ms=self.report.saved_ms)
+        self.report = Report(
+            job=launch.job, generation=launch.generation, saved_ms=self.report.saved_ms, job_dir=launch.job_dir
+        )
         self.report.saved_at_ms = 0
         self.limit_tick = NEVER
         self.group.thaw()
@@ -363,8 +362,6 @@ class Run:
             self.end(self.leave.purpose, 0)
         elif tick >= self.limit_tick:
             self.end(Purpose("finished", "TIMEOUT"), settings.kill_wait_ms)
-        elif tick >= self.orphan_tick:
-            self.end(DROPPED, settings.leftover_wait_ms)
         elif tick >= self.signal_tick:
             self.signal_tick = NEVER
             self._send_limit_signal()
@@ -444,7 +441,7 @@ class Run:
             return tick + POLL_FIRST_MS
         if self.stage != "running":
             return NEVER
-        due = [self.progress_tick, self.limit_tick, self.signal_tick, self.kill_tick, self.orphan_tick]
+        due = [self.progress_tick, self.limit_tick, self.signal_tick, self.kill_tick]
         return min(*due, self.leave.by_tick if self.leave else NEVER)
 
     # --- the end -----------------------------------------------------------------------------------------------------
@@ -493,8 +490,7 @@ class Run:
         if purpose.end == "suspended":
             self.report.phase, self.report.suspended_ms = "suspended", self.report.ended_ms
             self.host.announce(self.report)
-        job, generation = self.report.job, self.launch.generation
-        self.host.records.note_result(Report(job=job, generation=generation, phase="ended", end="dropped"))
+        self.host.records.forget(self.report.job, self.launch.generation)
 
     def _judge(self, said: contract.Progress) -> Purpose:
         """What the end means. A job that was told to leave and had ended well by itself is finished."""

@@ -17,6 +17,10 @@ SCRIPT_PATH: Final = f"/proc/self/fd/{SCRIPT_FD}"
 SCRIPT_WORD: Final = "{script}"
 UMASK: Final = 0o022
 """The usual one; the keeper's own is stricter."""
+HANDLED: Final = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Signals with a disposition of the keeper's own."""
+_CHANGED: Final = (*HANDLED, signal.SIGPIPE, signal.SIGXFSZ)
+"""Those, and what Python ignores."""
 _ABOVE: Final = 10
 """Own descriptors go here first, out of the way of those that the job gets."""
 _FAILED: Final = 127
@@ -61,8 +65,7 @@ def make_script(text: str) -> int:
 def spawn(child: Child) -> tuple[int, int]:
     """Start it. Returns its pid and a descriptor that ends without a byte once it was executed. Raises OSError."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
-    everything = signal.valid_signals()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, everything)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
     try:
         pid = os.fork()
         if pid == 0:
@@ -161,9 +164,8 @@ class FileError(Exception):
 def _reset_signals(files_max: int) -> None:
     """As a login shell has it: nothing ignored, nothing blocked."""
     signal.set_wakeup_fd(-1)
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-        if signal.getsignal(number) not in (signal.SIG_DFL, None):
-            signal.signal(number, signal.SIG_DFL)
+    for number in _CHANGED:
+        signal.signal(number, signal.SIG_DFL)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files_max, hard))
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

@@ -1,0 +1,11 @@
+"""How often escapes are tried."""
+
+import os
+
+import pytest
+
+
+@pytest.fixture
+def escape_trials() -> int:
+    """10 of each kind, or CLEARWAY_ESCAPE_TRIALS; 100 in a full run."""
+    return int(os.environ.get("CLEARWAY_ESCAPE_TRIALS", "10"))  # noqa: TID251 - a test run's environment is its border
