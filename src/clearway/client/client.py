@@ -2,7 +2,7 @@
 
 import base64
 import json
-import secrets
+import os
 import time
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
@@ -88,7 +88,7 @@ class Client:
         key: lets the same submission be sent again without doing it twice; made here when it is empty, so that a
         connection that breaks is no reason to ask what became of it. test_only: say what would be done.
         """
-        key = key or secrets.token_hex(16)
+        key = key or os.urandom(16).hex()
         request = SubmitRequest(files=tuple(files), cwd=cwd, environment=environment or {}, key=key)
         query = {"test_only": True} if test_only else None
         data = self._post("/jobs", encode_row(request), query=query, is_repeatable=True)
