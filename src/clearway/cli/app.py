@@ -11,6 +11,7 @@ from clearway import __version__
 from clearway.cli.comparing import compare
 from clearway.cli.errors import CommandGroup
 from clearway.cli.jobs import job_app
+from clearway.cli.live import register_live_commands
 from clearway.cli.messages import Language, choose_language, translate
 from clearway.cli.policies import policies_app
 from clearway.cli.scenarios import scenario_app
@@ -22,7 +23,7 @@ app = typer.Typer(
     cls=CommandGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Dynamic allocation of GPU clusters: try every policy on real traces before it is trusted.",
+    help="Dynamic allocation of GPU clusters: run jobs on this machine, or try a policy on real traces.",
 )
 app.command(help="Replay a trace under one policy and show waits, use, and the gap to the limits.")(simulate)
 app.command(help="Replay a trace under several policies, on all cores, and mark the best of each column.")(compare)
@@ -30,6 +31,7 @@ app.add_typer(trace_app, name="trace")
 app.add_typer(policies_app, name="policies")
 app.add_typer(job_app, name="job")
 app.add_typer(scenario_app, name="scenario")
+register_live_commands(app)
 
 
 def _print_version(is_asked: bool) -> None:

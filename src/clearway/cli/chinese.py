@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from typing import Final
 
+from clearway.cli.chinese_live import LIVE
+
 # ruff: noqa: E501 - a text and its translation stay on one line
 
 CHINESE: Final[Mapping[str, str]] = {
-    "Dynamic allocation of GPU clusters: try every policy on real traces before it is trusted.": "GPU 集群的动态分配：在信任一种策略之前，先用真实轨迹检验它。",
+    **LIVE,
     "Language of messages; else that of the locale.": "消息语言；不指定则取系统区域设置。",
     "Print the version and exit.": "显示版本并退出。",
     "Install completion for the current shell.": "为当前 shell 安装命令补全。",

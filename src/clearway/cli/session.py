@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from clearway.cli.messages import Language, choose_language, translate
@@ -43,6 +42,8 @@ class Session:
     @contextmanager
     def progress(self, text: str, **values: object) -> Iterator[ProgressCallback]:
         """Yield a callback that moves a bar on standard error; without a terminal there nothing is shown."""
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
         is_shown = self.notes.is_terminal
         with Progress(*columns, console=self.notes, transient=True, disable=not is_shown) as bars:

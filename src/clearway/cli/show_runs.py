@@ -7,9 +7,10 @@ from rich.text import Text
 from clearway.bootstrap.comparison import COMPARED, Comparison, Figure
 from clearway.bootstrap.simulation import Run
 from clearway.cli.figures import MISSING, render_change, render_count, render_duration, render_number, render_quantity
+from clearway.cli.metric_labels import DEFINITIONS, label_of
 from clearway.cli.session import Session
 from clearway.cli.show_traces import show_skipped
-from clearway.cli.tables import DEFINITIONS, add_row, label_of, make_table, show_table
+from clearway.cli.tables import add_row, make_table, show_table
 from clearway.model.units import MIB
 from clearway.sim.metrics import GroupMetrics, Spread
 from clearway.sim.outputs import render_gaps

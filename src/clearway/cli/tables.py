@@ -6,11 +6,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from clearway.cli.messages import Language
 from clearway.cli.session import Session
-from clearway.sim.metric_definitions import METRICS, MetricDefinition
-
-DEFINITIONS = {definition.key: definition for definition in METRICS}
 
 
 def make_table(session: Session, headers: Sequence[str]) -> Table:
@@ -30,11 +26,6 @@ def show_table(session: Session, title: str, table: Table) -> None:
 def add_row(table: Table, cells: Iterable[str]) -> None:
     """A row of plain text: nothing in it is taken for markup."""
     table.add_row(*(Text(cell) for cell in cells))
-
-
-def label_of(session: Session, definition: MetricDefinition) -> str:
-    """The name of a metric for people."""
-    return definition.label_zh if session.language is Language.CHINESE else definition.label
 
 
 def show_pairs(session: Session, headers: tuple[str, str], rows: Iterable[tuple[str, str]]) -> None:

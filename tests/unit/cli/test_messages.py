@@ -16,7 +16,7 @@ from clearway.policies.named import POLICY_NAMES
 
 SOURCES = sorted(Path(clearway.cli.__file__).parent.glob("*.py"))
 SPEAKING = ("say", "note", "progress", "translate", "_show", "make_table", "show_pairs", "show_table")
-UNTRANSLATED = {"{note}", "", "name"}
+UNTRANSLATED = {"{note}", "", "name", "  "}
 """Texts that hold only data."""
 
 

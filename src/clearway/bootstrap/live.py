@@ -1,0 +1,270 @@
+"""The composition root of a control plane on this machine: configuration, kernel, store, backend, controller, server.
+
+One at a time per state directory, by a lock that the operating system gives up with the process: what was killed leaves
+nothing that must be tidied. Stopping leaves jobs alone; the next start finds them again.
+"""
+
+import contextlib
+import fcntl
+import getpass
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from clearway import __version__
+from clearway.adapters.local.backend import LocalBackend
+from clearway.adapters.local.config import LocalConfig
+from clearway.adapters.local.keeper.host import Settings as KeeperSettings
+from clearway.adapters.storage import open_store
+from clearway.bootstrap.configuration import read_config_file, resolve_policy
+from clearway.bootstrap.journal import database_url
+from clearway.bootstrap.machine import find_devices
+from clearway.bootstrap.places import (
+    Places,
+    Running,
+    find_state_dir,
+    read_running,
+    read_secret,
+    write_private,
+    write_running,
+)
+from clearway.client import Client
+from clearway.forecast.runtime import RuntimeHistory
+from clearway.kernel import Kernel
+from clearway.live.clock import SystemClock
+from clearway.live.controller import Controller, ControlSettings
+from clearway.live.guard import GuardSettings
+from clearway.model.errors import InputError, InternalError
+from clearway.ports.storage import Store
+from clearway.server.app import make_app
+from clearway.server.auth import TokenFile, make_token_file
+from clearway.server.serving import Server
+from clearway.server.settings import ServerSettings
+from clearway.wire.config import Config, is_loopback, parse_listen
+from clearway.wire.problems import ParseError
+
+FOLDER_MODE: Final = 0o711
+"""Of the state directory: jobs of other users must reach their own folders below it; each file in it is private."""
+
+STOP_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpRequest:
+    """What the command line says. listen, devices: "" = as configured."""
+
+    config_file: Path | None = None
+    state_dir: Path | None = None
+    listen: str = ""
+    devices: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class ControlPlane:
+    """A control plane that runs. places: its files. is_first_start: the token was made now."""
+
+    def __init__(
+        self,
+        *,
+        places: Places,
+        config: Config,
+        config_file: Path | None,
+        lock: int,
+        store: Store,
+        controller: Controller,
+        server: Server,
+        is_first_start: bool,
+    ) -> None:
+        self.places = places
+        self.is_first_start = is_first_start
+        self._config = config
+        self._config_file = config_file
+        self._lock = lock
+        self._store = store
+        self._controller = controller
+        self._server = server
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="clearway-control")
+
+    @property
+    def url(self) -> str:
+        """Where it is served."""
+        return self._server.url
+
+    def begin(self) -> None:
+        """Start the thread of the controller, then serve, then say so in `server.json`."""
+        self._thread.start()
+        self._server.start()
+        source = str(self._config_file.absolute()) if self._config_file else ""
+        write_running(self.places, Running(url=self.url, pid=os.getpid(), version=__version__, config=source))
+
+    def _run(self) -> None:
+        try:
+            self._controller.run()
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    def check(self) -> None:
+        """Raise what ended the controller, if it has ended by itself."""
+        if self._failure is not None:
+            raise InternalError(f"the control plane has stopped: {self._failure}") from self._failure
+
+    def client(self) -> Client:
+        """A client in the operator's name."""
+        return Client(self.url, read_secret(self.places.token))
+
+    def summary(self) -> dict[str, object]:
+        """Words for the line that says that it is ready."""
+        cluster = self._controller.cluster()
+        devices = sum(len(node.devices) for node in cluster.nodes)
+        return {"url": self.url, "devices": devices, "nodes": len(cluster.nodes), "policy": cluster.policy}
+
+    def reload(self, actor: str) -> Sequence[str]:
+        """Read the configuration again; what came of it, a sentence each. Raises InputError, and nothing changed."""
+        if self._config_file is None:
+            raise InputError("expected a configuration file to read again, found none; start with --config FILE")
+        config = read_config_file(self._config_file)
+        self._controller.set_site(config.site.queues, config.site.tenants, actor=actor).result(STOP_S)
+        notes = [f"queues and tenants are those of {self._config_file}"]
+        notes.extend(self._note_policy(config))
+        notes.extend(_note_unchanged(self._config, config))
+        self._config = replace(config, state_dir=self._config.state_dir, listen=self._config.listen)
+        return notes
+
+    def _note_policy(self, config: Config) -> list[str]:
+        policy = resolve_policy(config)
+        if policy == resolve_policy(self._config):
+            return []
+        set_policy = getattr(self._controller, "set_policy", None)
+        if set_policy is None:
+            return [f"policy {policy.name}: taken over by the next start"]
+        set_policy(policy).result(STOP_S)
+        return [f"policy is {policy.name}"]
+
+    def stop(self) -> None:
+        """Stop serving, let the controller end its turn, let go of everything. Jobs go on."""
+        with contextlib.suppress(FileNotFoundError):
+            self.places.server.unlink()
+        self._server.stop()
+        self._controller.close()
+        if self._thread.is_alive():
+            self._thread.join(STOP_S)
+        self._store.close()
+        os.close(self._lock)
+
+
+def start_control_plane(request: UpRequest) -> ControlPlane:
+    """Everything from reading the configuration to taking requests. Raises InputError, StorageError, JournalError."""
+    config = _read(request)
+    policy = resolve_policy(config)
+    places = Places(config.state_dir or find_state_dir(request.environment))
+    lock = take_lock(places)
+    store: Store | None = None
+    try:
+        is_first_start = _make_token(places)
+        devices = find_devices(config, request.devices, places.folder)
+        store = open_store(database_url(places, config))
+        backend = LocalBackend(_local_config(config, places), devices)
+        kernel = Kernel(policy, RuntimeHistory())
+        settings = ControlSettings(guard=GuardSettings(retries_max=config.retries))
+        site = config.site
+        controller = Controller(
+            kernel, backend, store, SystemClock(), queues=site.queues, tenants=site.tenants, settings=settings
+        )
+        controller.start()
+        server, bind = _make_server(config, places, controller, store)
+        plane = ControlPlane(
+            places=places,
+            config=config,
+            config_file=request.config_file,
+            lock=lock,
+            store=store,
+            controller=controller,
+            server=server,
+            is_first_start=is_first_start,
+        )
+        bind.append(plane)
+        plane.begin()
+    except BaseException:
+        if store is not None:
+            store.close()
+        os.close(lock)
+        raise
+    return plane
+
+
+def _read(request: UpRequest) -> Config:
+    """The configuration with what the command line says over it."""
+    config = read_config_file(request.config_file)
+    if request.state_dir is not None:
+        config = replace(config, state_dir=request.state_dir.expanduser().absolute())
+    if request.listen:
+        try:
+            host, _ = parse_listen(request.listen)
+        except ParseError as error:
+            raise InputError(f"--listen: {error}") from error
+        if config.tls is None and not is_loopback(host):
+            raise InputError(f"--listen: expected TLS for a public address, found {request.listen!r}; configure `tls`")
+        config = replace(config, listen=request.listen)
+    return config
+
+
+def take_lock(places: Places) -> int:
+    """The lock of a state directory, which is made if need be. Raises InputError where somebody else has it."""
+    places.folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    descriptor = os.open(places.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        running = read_running(places)
+        found = f"one at {running.url}, process {running.pid}" if running else "one that starts or stops"
+        raise InputError(
+            f"{places.folder}: expected no control plane, found {found}; `clearway down` stops it, or choose another "
+            "--state-dir"
+        ) from error
+    return descriptor
+
+
+def _make_token(places: Places) -> bool:
+    """Make the file of tokens and the operator's token at the first start; whether it is the first."""
+    if os.path.lexists(places.tokens):
+        return False
+    user = getpass.getuser()
+    write_private(places.token, make_token_file(places.tokens, user=user, unix_user=user) + "\n")
+    return True
+
+
+def _local_config(config: Config, places: Places) -> LocalConfig:
+    return LocalConfig(state=places.folder / "keeper", settings=KeeperSettings(kill_wait_ms=config.kill_wait_ms))
+
+
+def _make_server(
+    config: Config, places: Places, controller: Controller, store: Store
+) -> tuple[Server, list[ControlPlane]]:
+    """The server, and the list into which to put the control plane that its `reload` speaks to."""
+    host, port = config.address
+    certificate, key = config.tls or (None, None)
+    settings = ServerSettings(host=host, port=port, certificate=certificate, private_key=key)
+    clock = SystemClock()
+    planes: list[ControlPlane] = []
+    app = make_app(
+        controller,
+        store.reader,
+        TokenFile(places.tokens, clock.now_ms),
+        settings,
+        reload=lambda actor: planes[0].reload(actor),
+        now_ms=clock.now_ms,
+    )
+    return Server(app, settings), planes
+
+
+def _note_unchanged(before: Config, after: Config) -> list[str]:
+    """What is only read at a start, where it has changed."""
+    names = ("listen", "tls", "database_url", "redis_url", "devices", "cluster", "kill_wait_ms", "retries")
+    changed = [name.removesuffix("_ms") for name in names if getattr(before, name) != getattr(after, name)]
+    return [f"{', '.join(changed)}: taken over by the next start"] if changed else []

@@ -1,0 +1,68 @@
+"""The devices that a control plane is to use: those that the machine has, or those that the configuration declares."""
+
+import os
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from clearway.adapters.local.devices import DeclaredDevices, DeviceSource
+from clearway.model.cluster import ClusterSpec, DeviceGroup, NodeSpec
+from clearway.model.errors import InputError
+from clearway.model.ids import NodeName
+from clearway.model.units import DEVICES_PER_MODEL_MAX, MILLI
+from clearway.wire.cluster import ANY_MODEL, parse_cluster_short
+from clearway.wire.config import Config
+from clearway.wire.problems import ParseError
+from clearway.wire.units import DeviceRequest, parse_devices
+
+DOWN_FILE: Final = "down.json"
+"""Of virtual devices: what has failed, for drills; see `DeclaredDevices`."""
+
+
+def find_devices(config: Config, asked: str, folder: Path) -> DeviceSource:
+    """Devices by the command line (`4`, `V100:4`, `2x4:V100`), else the configuration, else what the machine has.
+
+    folder: the state directory. Raises InputError.
+    """
+    cluster, devices = config.cluster, config.devices
+    if asked:
+        cluster, devices = _parse_asked(asked)
+    if cluster is not None:
+        return DeclaredDevices(cluster.nodes, folder / DOWN_FILE)
+    if devices is not None:
+        return DeclaredDevices(_this_machine(devices), folder / DOWN_FILE)
+    cpus = min(os.cpu_count() or 1, DEVICES_PER_MODEL_MAX)
+    return DeclaredDevices(_this_machine(DeviceRequest(count=cpus)), folder / DOWN_FILE)
+
+
+def _parse_asked(asked: str) -> tuple[ClusterSpec | None, DeviceRequest | None]:
+    head = asked.partition(":")[0]
+    if "x" in head and head.replace("x", "").isdigit():
+        return parse_cluster_short(asked), None
+    try:
+        return None, parse_devices(asked)
+    except ParseError as error:
+        raise InputError(f"--devices: {error}; or nodes x devices, such as 2x4:V100") from error
+
+
+def _this_machine(devices: DeviceRequest) -> Sequence[NodeSpec]:
+    """One node with all of the machine's CPUs and memory, and virtual devices."""
+    if devices.count > DEVICES_PER_MODEL_MAX:
+        raise InputError(
+            f"expected at most {DEVICES_PER_MODEL_MAX} devices of one node, found {devices.count}; declare several "
+            "nodes, such as 2x50"
+        )
+    group = DeviceGroup(model=devices.model or ANY_MODEL, count=devices.count, memory_bytes=devices.memory_bytes)
+    node = NodeSpec(
+        name=node_name(),
+        groups=(group,) if devices.count else (),
+        cpu_milli=(os.cpu_count() or 1) * MILLI,
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+    )
+    return (node,)
+
+
+def node_name() -> NodeName:
+    """This machine's name without its domain."""
+    return NodeName(socket.gethostname().partition(".")[0] or "localhost")

@@ -1,0 +1,65 @@
+"""Users and tokens of one state directory. The file is edited in place; a control plane that runs sees it at once."""
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from clearway.bootstrap.places import Places
+from clearway.model.errors import InputError
+from clearway.model.ids import TenantName
+from clearway.server.auth import Role, TokenEntry, read_token_file
+from clearway.server.auth import add_user as add_token
+from clearway.server.auth import revoke_user as revoke_tokens
+from clearway.wire.config import Config
+from clearway.wire.problems import suggest_name
+
+DAY_MS: Final = 86_400_000
+NANOSECONDS_PER_MS: Final = 1_000_000
+
+
+def add_user(
+    places: Places,
+    config: Config,
+    name: str,
+    *,
+    role: str = "",
+    tenants: Sequence[str] | None = None,
+    unix_user: str = "",
+    days: int | None = None,
+) -> str:
+    """A new token for `name`. What is not given comes from the configuration, else the defaults. Raises InputError."""
+    _check_there(places)
+    known = next((user for user in config.users if user.name == name), None)
+    role = role or (known.role if known else Role.USER)
+    if role not in tuple(Role):
+        raise InputError(f"expected a role out of {', '.join(Role)}, found {role!r}; {suggest_name(role, tuple(Role))}")
+    chosen = tuple(tenants or ()) or ((known.tenant if known else config.default_tenant),)
+    expires_ms = None if days is None else time.time_ns() // NANOSECONDS_PER_MS + days * DAY_MS
+    return add_token(
+        places.tokens,
+        user=name,
+        role=Role(role),
+        tenants=tuple(TenantName(tenant) for tenant in chosen) if role != Role.OPERATOR else (),
+        unix_user=unix_user,
+        expires_ms=expires_ms,
+    )
+
+
+def list_users(places: Places) -> tuple[TokenEntry, ...]:
+    """All entries, none of which holds a token."""
+    _check_there(places)
+    return read_token_file(places.tokens)
+
+
+def revoke_user(places: Places, name: str) -> int:
+    """Take all tokens from `name`; how many there were."""
+    _check_there(places)
+    return revoke_tokens(places.tokens, user=name)
+
+
+def _check_there(places: Places) -> None:
+    if not os.path.lexists(places.tokens):
+        raise InputError(
+            f"{places.tokens}: expected the file of tokens, found none; `clearway up` makes it, or name --state-dir"
+        )

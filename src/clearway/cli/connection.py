@@ -1,0 +1,44 @@
+"""How commands reach the control plane: by the environment, or the files that `clearway up` left for its own user."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from clearway.bootstrap.places import Places, find_connection, find_state_dir
+
+if TYPE_CHECKING:
+    from clearway.client import Client
+    from clearway.ports.views import JobView
+    from clearway.wire.api import JobFilter
+
+StateDirOption = Annotated[
+    Path | None,
+    typer.Option("--state-dir", metavar="DIR", help="Folder of the control plane; else CLEARWAY_STATE_DIR, or XDG's."),
+]
+
+
+def environment() -> dict[str, str]:
+    """A copy of this process's environment."""
+    return dict(os.environ)  # noqa: TID251 - the command line is the border
+
+
+def places_of(state_dir: Path | None = None) -> Places:
+    """Files of the state directory that was asked for, or of the default one."""
+    return Places(find_state_dir(environment(), state_dir))
+
+
+def connect(state_dir: Path | None = None) -> "Client":
+    """A client of the control plane. Raises InputError where nothing says which."""
+    from clearway.client import Client
+
+    found = find_connection(environment(), state_dir)
+    return Client(found.url, found.token, ca_file=found.ca_file)
+
+
+def fetch_jobs(client: "Client", wanted: "JobFilter", limit: int) -> "list[JobView]":
+    """Up to `limit` jobs, however many pages that takes."""
+    from itertools import islice
+
+    return list(islice(client.all_jobs(wanted), limit))

@@ -1,0 +1,260 @@
+"""Commands about jobs that were submitted: see them, see why they wait, read them, and act on them."""
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from clearway.cli.connection import connect, fetch_jobs
+from clearway.cli.job_numbers import find_jobs, one_job, resolve_jobs
+from clearway.cli.options import JsonOption
+from clearway.cli.outputs import is_json_only, write_json
+from clearway.cli.session import Session, session_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from clearway.client import Stream
+    from clearway.model.ids import JobId
+    from clearway.ports.views import JobState
+    from clearway.wire.api import JobFilter
+
+NANOSECONDS_PER_MS: Final = 1_000_000
+ROWS_DEFAULT: Final = 1_000
+
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Number of a job: 12, or 123_4 of an array.")]
+JobsArgument = Annotated[
+    list[str], typer.Argument(metavar="JOB...", help="Numbers: 12, 123_4, 123_[1-3], or 123 for a whole array.")
+]
+UserOption = Annotated[list[str] | None, typer.Option("--user", "-u", metavar="NAME", help="Only of these users.")]
+TenantOption = Annotated[
+    list[str] | None, typer.Option("--tenant", "-A", metavar="NAME", help="Only of these tenants.")
+]
+QueueOption = Annotated[list[str] | None, typer.Option("--queue", "-p", metavar="NAME", help="Only of these queues.")]
+LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, help="Rows at most.")]
+
+
+def now_ms() -> int:
+    """Unix time."""
+    return time.time_ns() // NANOSECONDS_PER_MS
+
+
+def queue(
+    context: typer.Context,
+    users: UserOption = None,
+    tenants: TenantOption = None,
+    queues: QueueOption = None,
+    limit: LimitOption = ROWS_DEFAULT,
+    json_target: JsonOption = None,
+) -> None:
+    """Jobs that have not ended."""
+    from clearway.ports.views import JobState
+    from clearway.wire.api import JobFilter
+
+    wanted = JobFilter(
+        states=tuple(state for state in JobState if not state.is_final),
+        users=tuple(users or ()),
+        tenants=tuple(tenants or ()),
+        queues=tuple(queues or ()),
+        limit=min(limit, ROWS_DEFAULT),
+    )
+    _show_jobs(context, wanted, limit, json_target)
+
+
+def jobs(
+    context: typer.Context,
+    users: UserOption = None,
+    tenants: TenantOption = None,
+    queues: QueueOption = None,
+    states: Annotated[
+        list[str] | None, typer.Option("--state", "-t", metavar="STATE", help="Only in these states, such as FAILED.")
+    ] = None,
+    names: Annotated[list[str] | None, typer.Option("--name", metavar="NAME", help="Only of this name.")] = None,
+    limit: LimitOption = 50,
+    json_target: JsonOption = None,
+) -> None:
+    """All jobs, the newest first."""
+    from clearway.wire.api import JobFilter
+
+    wanted = JobFilter(
+        states=tuple(parse_state(state) for state in states or ()),
+        users=tuple(users or ()),
+        tenants=tuple(tenants or ()),
+        queues=tuple(queues or ()),
+        names=tuple(names or ()),
+        newest_first=True,
+        limit=min(limit, ROWS_DEFAULT),
+    )
+    _show_jobs(context, wanted, limit, json_target)
+
+
+def parse_state(text: str) -> "JobState":
+    """A state by its long or short name. Raises InputError."""
+    from clearway.cli.slurm.values import STATE_CODES
+    from clearway.model.errors import InputError
+
+    asked = text.upper()
+    for state, code in STATE_CODES.items():
+        if asked in (state.value, code):
+            return state
+    known = ", ".join(f"{state.value} ({code})" for state, code in STATE_CODES.items())
+    raise InputError(f"expected a state out of {known}, found {text!r}")
+
+
+def _show_jobs(context: typer.Context, wanted: "JobFilter", limit: int, json_target: str | None) -> None:
+    from clearway.cli.show_live import show_job_table
+    from clearway.wire.api_rows import encode_rows
+
+    session = session_of(context)
+    with connect() as client:
+        rows = fetch_jobs(client, wanted, limit)
+    if not is_json_only(json_target):
+        show_job_table(session, rows, now_ms())
+    if json_target is not None:
+        write_json(session, encode_rows(rows), json_target)
+
+
+def show(context: typer.Context, job: JobArgument, json_target: JsonOption = None) -> None:
+    """Everything about one job."""
+    from clearway.cli.show_live import show_job
+    from clearway.wire.api_rows import encode_row
+
+    session = session_of(context)
+    with connect() as client:
+        row = one_job(client, job)
+    if not is_json_only(json_target):
+        show_job(session, row, now_ms())
+    if json_target is not None:
+        write_json(session, encode_row(row), json_target)
+
+
+def report(context: typer.Context, job: JobArgument, json_target: JsonOption = None) -> None:
+    """How a job fared."""
+    from clearway.cli.show_report import advise, show_report
+    from clearway.wire.api_rows import encode_row
+
+    session = session_of(context)
+    now = now_ms()
+    with connect() as client:
+        row = one_job(client, job)
+    if not is_json_only(json_target):
+        show_report(session, row, now)
+    if json_target is not None:
+        notes = [note.text.format(**note.values) for note in advise(row, now)]
+        write_json(session, {**encode_row(row), "notes": notes}, json_target)
+
+
+def why(context: typer.Context, job: JobArgument, json_target: JsonOption = None) -> None:
+    """All the reasons why a job waits."""
+    from clearway.cli.show_live import show_explanation
+    from clearway.wire.api_rows import encode_row
+
+    session = session_of(context)
+    with connect() as client:
+        row = one_job(client, job)
+        explanation = client.why(row.id) if not row.state.is_final else None
+    if not is_json_only(json_target):
+        show_explanation(session, row, explanation, now_ms())
+    if json_target is not None:
+        write_json(session, None if explanation is None else encode_row(explanation), json_target)
+
+
+def logs(
+    context: typer.Context,
+    job: JobArgument,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it grows, until the job ends.")] = False,
+    is_error: Annotated[bool, typer.Option("--error", help="What it wrote to standard error.")] = False,
+    tail: Annotated[int | None, typer.Option("--tail", metavar="N", min=0, help="The last N lines.")] = None,
+    replica: Annotated[int, typer.Option("--replica", metavar="N", min=0, help="Of this replica.")] = 0,
+) -> None:
+    """What a job wrote, byte for byte."""
+    assert session_of(context) is not None
+    with connect() as client:
+        row = one_job(client, job)
+        stream: Stream = "error" if is_error else "output"
+        if follow:
+            for data in client.follow_log(row.id, stream, replica=replica, tail=tail):
+                _write_bytes(data)
+            return
+        offset, is_first = 0, True
+        while True:
+            part = client.log(row.id, stream, replica=replica, offset=offset, tail=tail if is_first else None)
+            _write_bytes(part.data)
+            if part.end >= part.size or not part.data:
+                return
+            offset, is_first = part.end, False
+
+
+def _write_bytes(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def cancel(
+    context: typer.Context,
+    names: Annotated[list[str] | None, typer.Argument(metavar="JOB...", help="Numbers of jobs.")] = None,
+    users: UserOption = None,
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="All of this name.")] = "",
+    json_target: JsonOption = None,
+) -> None:
+    """Take jobs back, running or not."""
+    from clearway.model.errors import InputError
+    from clearway.ports.views import JobState
+    from clearway.wire.api import JobFilter
+
+    session = session_of(context)
+    if not (names or users or name):
+        raise InputError("expected jobs to cancel, found none; give numbers, --user or --name")
+    with connect() as client:
+        numbers = resolve_jobs(client, names or [])
+        if users or name:
+            states = tuple(state for state in JobState if not state.is_final)
+            wanted = JobFilter(states=states, users=tuple(users or ()), names=(name,) if name else ())
+            numbers.extend(job.id for job in client.all_jobs(wanted) if job.id not in numbers)
+        done = client.cancel(numbers)
+    _say_done(session, "Cancelled {count} of {all} job(s)", len(numbers), done, json_target)
+
+
+def hold(context: typer.Context, names: JobsArgument, json_target: JsonOption = None) -> None:
+    """Keep waiting jobs from starting."""
+    with connect() as client:
+        numbers = resolve_jobs(client, names)
+        done = client.hold(numbers)
+    _say_done(session_of(context), "Held {count} of {all} job(s)", len(numbers), done, json_target)
+
+
+def release(context: typer.Context, names: JobsArgument, json_target: JsonOption = None) -> None:
+    """Let held jobs start."""
+    with connect() as client:
+        numbers = resolve_jobs(client, names)
+        done = client.release(numbers)
+    _say_done(session_of(context), "Released {count} of {all} job(s)", len(numbers), done, json_target)
+
+
+def requeue(context: typer.Context, names: JobsArgument, json_target: JsonOption = None) -> None:
+    """Have running jobs leave their devices and wait again."""
+    with connect() as client:
+        numbers = resolve_jobs(client, names)
+        done = client.requeue(numbers)
+    _say_done(session_of(context), "Requeued {count} of {all} job(s)", len(numbers), done, json_target)
+
+
+def _say_done(session: Session, text: str, asked: int, done: "Sequence[JobId]", json_target: str | None) -> None:
+    numbers = list(done)
+    if not is_json_only(json_target):
+        session.screen.print(session.say(text, count=len(numbers), all=asked), markup=False)
+    if json_target is not None:
+        write_json(session, {"jobs": numbers}, json_target)
+
+
+def wait(
+    context: typer.Context,
+    names: JobsArgument,
+) -> None:
+    """Until all have ended; the exit code of the first that ended badly."""
+    from clearway.cli.live_submit import wait_for
+
+    with connect() as client:
+        numbers = [job.id for name in names for job in find_jobs(client, name)]
+        raise typer.Exit(wait_for(session_of(context), client, list(numbers), follow=False))

@@ -1,0 +1,249 @@
+"""`clearway up` and `clearway down`: start a control plane on this machine, and stop it."""
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from clearway.cli.connection import StateDirOption, connect, environment, places_of
+from clearway.cli.session import Session, session_of
+from clearway.model.errors import InputError
+
+if TYPE_CHECKING:
+    from clearway.bootstrap.live import ControlPlane
+    from clearway.bootstrap.places import Running
+    from clearway.client import Client
+
+READY_S: Final = 180.0
+"""Longest wait for a start in the background: the first one compiles the engine, a minute or two."""
+STOP_S: Final = 60.0
+POLL_S: Final = 0.1
+EXIT_DEMO_FAILED: Final = 1
+EXIT_NOT_STOPPED: Final = 69
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="YAML or TOML; else CLEARWAY_CONFIG, or the default place."),
+]
+
+
+def up(
+    context: typer.Context,
+    config: ConfigOption = None,
+    state_dir: StateDirOption = None,
+    listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Instead of the configured one.")] = "",
+    devices: Annotated[
+        str, typer.Option("--devices", metavar="SPEC", help="Virtual devices: 4, V100:4, or nodes such as 2x4:V100.")
+    ] = "",
+    background: Annotated[bool, typer.Option("--background", help="Return when it is ready; it goes on.")] = False,
+    demo: Annotated[bool, typer.Option("--demo", help="Submit the mixed demonstration, and watch it.")] = False,
+    exit_when_done: Annotated[bool, typer.Option("--exit-when-done", help="With --demo: end when it has.")] = False,
+) -> None:
+    """Run until Ctrl-C or SIGTERM; SIGHUP reads the configuration again."""
+    from clearway.bootstrap.configuration import find_config_file
+
+    session = session_of(context)
+    if exit_when_done and not demo:
+        raise InputError("expected --demo with --exit-when-done, found none; a control plane is never done by itself")
+    config_file = find_config_file(environment(), config)
+    if background:
+        if demo:
+            raise InputError("expected either --background or --demo, found both; the demonstration is watched")
+        _start_in_background(session, config_file, state_dir, listen, devices)
+        return
+    raise typer.Exit(
+        _run_here(session, config_file, state_dir, listen, devices, demo=demo, exit_when_done=exit_when_done)
+    )
+
+
+def _run_here(
+    session: Session,
+    config_file: Path | None,
+    state_dir: Path | None,
+    listen: str,
+    devices: str,
+    *,
+    demo: bool,
+    exit_when_done: bool,
+) -> int:
+    from clearway.bootstrap.live import UpRequest, start_control_plane
+
+    request = UpRequest(
+        config_file=config_file, state_dir=state_dir, listen=listen, devices=devices, environment=environment()
+    )
+    session.note("Starting; the first start compiles the engine, which takes a minute or two")
+    ended = threading.Event()
+    _catch_signals(ended)
+    plane = start_control_plane(request)
+    try:
+        signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=_reload, args=(session, plane)).start())
+        _say_ready(session, plane)
+        if demo:
+            return _run_demo(session, plane, ended, exit_when_done=exit_when_done)
+        while not ended.wait(1.0):
+            plane.check()
+        return 0
+    finally:
+        session.note("Stopping; jobs that run go on, and are taken over by the next `clearway up`")
+        plane.stop()
+
+
+def _catch_signals(ended: threading.Event) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+
+
+def _reload(session: Session, plane: "ControlPlane") -> None:
+    from clearway.model.errors import ClearwayError
+
+    try:
+        for note in plane.reload("operator"):
+            session.notes.print(note, markup=False, soft_wrap=True)
+    except ClearwayError as error:
+        session.note("The configuration was not taken over; what was in force stays")
+        session.notes.print(str(error), markup=False, soft_wrap=True)
+
+
+def _say_ready(session: Session, plane: "ControlPlane") -> None:
+    if plane.is_first_start:
+        session.note("Made the operator's token: {path} (readable by you alone)", path=plane.places.token)
+    session.note("Ready at {url} with {devices} devices on {nodes} node(s), policy {policy}", **plane.summary())
+    session.note("In another terminal: clearway submit --gpus 1 -- COMMAND; clearway queue; clearway top")
+    session.note('From elsewhere: eval "$(clearway token --export)" sets CLEARWAY_URL and CLEARWAY_TOKEN')
+
+
+def _run_demo(session: Session, plane: "ControlPlane", ended: threading.Event, *, exit_when_done: bool) -> int:
+    """Submit in a thread of its own, draw here."""
+    from clearway.bootstrap.demo import Demonstration
+
+    with plane.client() as client:
+        story = Demonstration(client, ended)
+        narrator = threading.Thread(target=story.run, name="clearway-demo", daemon=True)
+        narrator.start()
+        if session.screen.is_terminal and not exit_when_done:
+            _watch(session, plane, ended)
+        else:
+            _narrate(session, story, ended, exit_when_done=exit_when_done)
+        ended.set()
+        narrator.join(timeout=STOP_S)
+    for line in story.findings():
+        session.screen.print(line, markup=False, soft_wrap=True)
+    return 0 if story.is_good or not exit_when_done else EXIT_DEMO_FAILED
+
+
+def _watch(session: Session, plane: "ControlPlane", ended: threading.Event) -> None:
+    from rich.live import Live
+
+    from clearway.cli.live_top import fetch_scene
+    from clearway.cli.show_top import draw_scene
+
+    with plane.client() as client, Live(console=session.screen, screen=True, auto_refresh=False) as live:
+        while not ended.wait(0.5):
+            live.update(draw_scene(session, fetch_scene(client)), refresh=True)
+
+
+def _narrate(session: Session, story: "object", ended: threading.Event, *, exit_when_done: bool) -> None:
+    """Print what happens, a line each, until it is over or interrupted."""
+    from clearway.bootstrap.demo import Demonstration
+
+    assert isinstance(story, Demonstration)
+    shown = 0
+    while not ended.is_set():
+        is_over = story.is_over
+        lines = story.lines[shown:]
+        for line in lines:
+            session.screen.print(line, markup=False, soft_wrap=True)
+        shown += len(lines)
+        if is_over and exit_when_done:
+            return
+        ended.wait(POLL_S)
+
+
+def _start_in_background(
+    session: Session, config_file: Path | None, state_dir: Path | None, listen: str, devices: str
+) -> None:
+    from clearway.bootstrap.places import read_running
+
+    places = places_of(state_dir)
+    places.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    words = [sys.executable, "-m", "clearway.cli", "up", "--state-dir", str(places.folder)]
+    words += ["--config", str(config_file)] if config_file else []
+    words += ["--listen", listen] if listen else []
+    words += ["--devices", devices] if devices else []
+    with places.log.open("ab") as log:
+        started = subprocess.Popen(  # noqa: S603 - our own program and the words just made
+            words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+    deadline = time.monotonic_ns() + int(READY_S * 1e9)
+    while time.monotonic_ns() < deadline:
+        running = read_running(places)
+        if running is not None and running.pid == started.pid:
+            session.note(
+                "Ready at {url}, process {pid}; it writes to {log}", url=running.url, pid=running.pid, log=places.log
+            )
+            return
+        if started.poll() is not None:
+            tail = "\n".join(places.log.read_text(errors="replace").splitlines()[-12:])
+            raise InputError(f"expected a control plane that starts, found one that ended:\n{tail}")
+        time.sleep(POLL_S)
+    started.terminate()
+    raise InputError(f"expected a control plane within {READY_S:.0f} s, found none; see {places.log}")
+
+
+def down(
+    context: typer.Context,
+    state_dir: StateDirOption = None,
+    stop_jobs: Annotated[bool, typer.Option("--stop-jobs", help="Cancel all jobs first, and wait for them.")] = False,
+) -> None:
+    """Stop what `server.json` names."""
+    from clearway.bootstrap.places import read_running
+
+    session = session_of(context)
+    running = read_running(places_of(state_dir))
+    if running is None or not _is_alive(running.pid):
+        session.note("No control plane runs here")
+        return
+    if stop_jobs:
+        with connect(state_dir) as client:
+            session.note("Cancelled {count} job(s)", count=_cancel_all(client))
+    _stop(running)
+    session.note(
+        "Stopped" if stop_jobs else "Stopped; jobs that run go on, and are taken over by the next `clearway up`"
+    )
+
+
+def _cancel_all(client: "Client") -> int:
+    from clearway.ports.views import JobState
+    from clearway.wire.api import JobFilter
+
+    active = tuple(state for state in JobState if not state.is_final)
+    numbers = [job.id for job in client.all_jobs(JobFilter(states=active))]
+    if numbers:
+        client.cancel(numbers)
+        client.wait(numbers, poll_s=POLL_S)
+    return len(numbers)
+
+
+def _stop(running: "Running") -> None:
+    import os
+
+    os.kill(running.pid, signal.SIGTERM)
+    deadline = time.monotonic_ns() + int(STOP_S * 1e9)
+    while _is_alive(running.pid):
+        if time.monotonic_ns() > deadline:
+            raise typer.Exit(EXIT_NOT_STOPPED)
+        time.sleep(POLL_S)
+
+
+def _is_alive(pid: int) -> bool:
+    """Whether the process runs; one that ended and was not yet waited for does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state not in ("Z", "X")

@@ -1,0 +1,81 @@
+"""What several Slurm-named commands share."""
+
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from clearway.cli.slurm.arguments import Given, UsageError
+from clearway.cli.slurm.values import STATE_CODES
+from clearway.model.errors import InputError
+from clearway.ports.views import JobState, JobView
+
+if TYPE_CHECKING:
+    from clearway.client import Client
+
+NANOSECONDS_PER_MS: Final = 1_000_000
+
+
+def environment() -> Mapping[str, str]:
+    """This process's environment."""
+    return os.environ  # noqa: TID251 - the command line is the border
+
+
+def now_ms() -> int:
+    """Unix time."""
+    return time.time_ns() // NANOSECONDS_PER_MS
+
+
+def write_error(name: str, text: str) -> None:
+    """`name: error: text` on standard error."""
+    sys.stderr.write(f"{name}: error: {text}\n")
+
+
+def current_user() -> str:
+    """Who calls, as `--me` means it."""
+    import getpass
+
+    return getpass.getuser()
+
+
+def parse_states(words: Sequence[str]) -> tuple[JobState, ...]:
+    """States by short or long name; `all` = any. Raises UsageError."""
+    by_name = {code: state for state, code in STATE_CODES.items()} | {state.value: state for state in JobState}
+    states: list[JobState] = []
+    for word in words:
+        if word.lower() == "all":
+            return tuple(JobState)
+        if word.upper() not in by_name:
+            raise UsageError(f"Invalid job state specified: {word}; known are {', '.join(by_name)}")
+        states.append(by_name[word.upper()])
+    return tuple(states)
+
+
+def users_of(given: Given) -> tuple[str, ...]:
+    """`-u` and `--me`."""
+    return given.listed("user") or ((current_user(),) if given.has("me") else ())
+
+
+def find_all(client: "Client", names: Sequence[str]) -> tuple[list[JobView], list[str]]:
+    """(jobs, names of which there are none)."""
+    from clearway.cli.job_numbers import find_jobs
+
+    found: list[JobView] = []
+    missing: list[str] = []
+    for name in names:
+        try:
+            found.extend(find_jobs(client, name))
+        except InputError:
+            missing.append(name)
+    return found, missing
+
+
+def write_jobs_json(jobs: Sequence[JobView]) -> None:
+    """`{"jobs": [...]}` with the rows of the API."""
+    import json
+
+    from clearway.wire.api_rows import encode_rows
+
+    json.dump({"jobs": encode_rows(jobs)}, sys.stdout, indent=1)
+    sys.stdout.write("\n")

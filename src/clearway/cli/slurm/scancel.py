@@ -1,0 +1,67 @@
+"""`scancel`: take jobs back."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from clearway.cli.slurm.arguments import Given, Options, UsageError, read_options
+from clearway.cli.slurm.common import find_all, parse_states, users_of, write_error
+from clearway.ports.views import JobState, JobView
+
+OPTIONS: Final = Options(
+    flags=(("i", "interactive"), ("Q", "quiet"), ("v", "verbose"), ("", "me"), ("f", "full"), ("b", "batch")),
+    values=(
+        ("u", "user"),
+        ("p", "partition"),
+        ("t", "state"),
+        ("n", "name"),
+        ("", "jobname"),
+        ("A", "account"),
+        ("s", "signal"),
+        ("w", "nodelist"),
+    ),
+)
+
+FILTERS: Final = ("user", "me", "partition", "state", "name", "jobname", "account")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Cancel; 1 where a job is unknown."""
+    from clearway.cli.connection import connect
+
+    given = read_options(arguments, OPTIONS)
+    for refused in ("signal", "interactive", "nodelist", "batch", "full"):
+        if given.has(refused):
+            raise UsageError(f"--{refused} is not offered here; without it the job gets SIGTERM, a grace, and SIGKILL")
+    if not given.operands and not any(given.has(name) for name in FILTERS):
+        raise UsageError("No job identification provided")
+    names = tuple(part for word in given.operands for part in word.split() if part)
+    with connect() as client:
+        found, missing = find_all(client, names)
+        wanted = [job for job in found if _matches(job, given)] if names else _filtered(client, given)
+        if wanted:
+            client.cancel([job.id for job in wanted])
+    for name in missing:
+        if not given.has("quiet"):
+            write_error("scancel", f"Kill job error on job id {name}: Invalid job id specified")
+    return 1 if missing else 0
+
+
+def _filtered(client: "object", given: Given) -> list[JobView]:
+    from clearway.client import Client
+    from clearway.wire.api import JobFilter
+
+    assert isinstance(client, Client)
+    states = tuple(state for state in JobState if not state.is_final)
+    return [job for job in client.all_jobs(JobFilter(states=states)) if _matches(job, given)]
+
+
+def _matches(job: JobView, given: Given) -> bool:
+    states, users = parse_states(given.listed("state")), users_of(given)
+    names = given.listed("name") or given.listed("jobname")
+    return (
+        (not states or job.state in states)
+        and (not users or job.user in users)
+        and (not names or job.name in names)
+        and (not given.has("partition") or job.queue in given.listed("partition"))
+        and (not given.has("account") or job.tenant in given.listed("account"))
+    )

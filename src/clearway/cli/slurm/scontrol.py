@@ -1,0 +1,143 @@
+"""`scontrol`: show jobs, nodes and partitions; hold, release, requeue; drain and resume nodes; reconfigure."""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from clearway.cli.slurm.arguments import Options, UsageError, read_options, split_list
+from clearway.cli.slurm.common import find_all, now_ms, write_error
+from clearway.cli.slurm.scontrol_text import render_job, render_node, render_partition
+from clearway.cli.slurm.values import render_host_list
+from clearway.model.ids import JobId, NodeName
+from clearway.ports.views import JobState
+
+if TYPE_CHECKING:
+    from clearway.client import Client
+
+OPTIONS: Final = Options(flags=(("o", "oneliner"), ("d", "details"), ("a", "all"), ("Q", "quiet"), ("v", "verbose")))
+
+VERBS: Final = "show, hold, uhold, release, requeue, update, ping, reconfigure"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Do what the first word says."""
+    given = read_options(arguments, OPTIONS)
+    if not given.operands:
+        raise UsageError(f"expected a command out of {VERBS}; an interactive mode is not offered")
+    verb, rest = given.operands[0].lower(), given.operands[1:]
+    if verb == "show" and rest and rest[0].lower() in ("hostnames", "hostname", "hostlist", "hostlistsorted"):
+        return _show_hosts(rest)
+    from clearway.cli.connection import connect
+
+    with connect() as client:
+        if verb == "show":
+            return _show(client, rest, is_one_line=given.has("oneliner"))
+        if verb in ("hold", "uhold", "release", "requeue"):
+            return _act(client, verb, rest)
+        if verb == "update":
+            return _update(client, rest)
+        if verb == "ping":
+            sys.stdout.write(f"Clearway at {client.health().status.upper()}\n")
+            return 0
+        if verb == "reconfigure":
+            for note in client.reload():
+                sys.stdout.write(f"{note}\n")
+            return 0
+    raise UsageError(f"invalid keyword: {verb}; offered are {VERBS}")
+
+
+def _show_hosts(words: Sequence[str]) -> int:
+    from clearway.wire.ranges import expand_names
+
+    if len(words) < 2:
+        raise UsageError("expected a list of hosts such as gpu[1-3]")
+    names = expand_names(words[1])
+    text = render_host_list(names) if words[0].lower().startswith("hostlist") else "\n".join(names)
+    sys.stdout.write(f"{text}\n")
+    return 0
+
+
+def _show(client: "Client", words: Sequence[str], *, is_one_line: bool) -> int:
+    kind, _, inner = (words[0].lower() if words else "").partition("=")
+    names = split_list(inner or ",".join(words[1:]))
+    if kind in ("job", "jobs", "jobid"):
+        return _show_jobs(client, names, is_one_line=is_one_line)
+    cluster = client.cluster()
+    if kind in ("node", "nodes"):
+        from clearway.wire.ranges import expand_names
+
+        asked = [name for part in names for name in expand_names(part)]
+        blocks = [render_node(node) for node in cluster.nodes if not asked or node.name in asked]
+        missing = [name for name in asked if name not in {node.name for node in cluster.nodes}]
+    elif kind in ("partition", "partitions"):
+        blocks = [render_partition(q, cluster.nodes) for q in cluster.queues if not names or q.name in names]
+        missing = [name for name in names if name not in {queue.name for queue in cluster.queues}]
+    else:
+        raise UsageError(f"invalid entity: {kind or 'none'} for keyword: show; offered are job, node, partition")
+    _write_blocks(blocks, is_one_line=is_one_line)
+    for name in missing:
+        sys.stdout.write(f"{kind.capitalize()} {name} not found\n")
+    return 1 if missing else 0
+
+
+def _show_jobs(client: "Client", names: Sequence[str], *, is_one_line: bool) -> int:
+    from clearway.wire.api import JobFilter
+
+    if names:
+        jobs, missing = find_all(client, names)
+    else:
+        active = tuple(state for state in JobState if not state.is_final)
+        jobs, missing = list(client.all_jobs(JobFilter(states=active))), []
+    present = now_ms()
+    _write_blocks([render_job(job, now_ms=present) for job in jobs], is_one_line=is_one_line)
+    if missing:
+        sys.stderr.write("slurm_load_jobs error: Invalid job id specified\n")
+    if not jobs and not missing:
+        sys.stdout.write("No jobs in the system\n")
+    return 1 if missing else 0
+
+
+def _write_blocks(blocks: Sequence[str], *, is_one_line: bool) -> None:
+    for block in blocks:
+        sys.stdout.write(" ".join(block.split()) + "\n" if is_one_line else block)
+
+
+def _act(client: "Client", verb: str, words: Sequence[str]) -> int:
+    names = [part.removeprefix("jobid=").removeprefix("JobId=") for word in words for part in split_list(word)]
+    if not names:
+        raise UsageError(f"expected jobs to {verb}, such as 12 or 123_4")
+    jobs, missing = find_all(client, names)
+    actions: dict[str, Callable[[Sequence[JobId]], tuple[JobId, ...]]] = {
+        "hold": client.hold,
+        "uhold": client.hold,
+        "release": client.release,
+        "requeue": client.requeue,
+    }
+    if jobs:
+        actions[verb]([job.id for job in jobs])
+    for name in missing:
+        write_error("scontrol", f"Invalid job id specified for job {name}")
+    return 1 if missing else 0
+
+
+def _update(client: "Client", words: Sequence[str]) -> int:
+    """`update nodename=gpu1 state=drain reason=...` and `state=resume`. Jobs cannot be changed: said so."""
+    from clearway.wire.ranges import expand_names
+
+    values = {word.partition("=")[0].lower(): word.partition("=")[2] for word in words}
+    if "jobid" in values or "job" in values:
+        raise UsageError(
+            "jobs cannot be changed after they are submitted; offered are hold, release and requeue. To change one, "
+            "cancel it and submit it again"
+        )
+    nodes, state = values.get("nodename", ""), values.get("state", "").lower()
+    if not nodes or state not in ("drain", "resume", "undrain", "idle"):
+        raise UsageError("expected nodename=NAMES state=drain reason=TEXT, or nodename=NAMES state=resume")
+    if state == "drain" and not values.get("reason"):
+        raise UsageError('You must specify a reason when DRAINING a node: reason="fan broken"')
+    for name in expand_names(nodes):
+        if state == "drain":
+            client.drain(NodeName(name), reason=values["reason"].strip("\"'"))
+        else:
+            client.undrain(NodeName(name))
+    return 0

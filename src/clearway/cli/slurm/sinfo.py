@@ -1,0 +1,73 @@
+"""`sinfo`: partitions and nodes."""
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from clearway.cli.slurm.arguments import Options, UsageError, read_options
+from clearway.cli.slurm.common import environment, now_ms
+from clearway.cli.slurm.sinfo_text import render_sinfo
+from clearway.cli.slurm.values import NODE_STATE_CODES
+from clearway.ports.views import NodeView
+
+OPTIONS: Final = Options(
+    flags=(
+        ("h", "noheader"),
+        ("l", "long"),
+        ("N", "Node"),
+        ("s", "summarize"),
+        ("R", "list-reasons"),
+        ("a", "all"),
+        ("e", "exact"),
+        ("r", "responding"),
+        ("", "json"),
+        ("v", "verbose"),
+    ),
+    values=(("p", "partition"), ("n", "nodes"), ("t", "states"), ("o", "format"), ("O", "Format")),
+)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Print the table."""
+    from clearway.cli.connection import connect
+
+    given = read_options(arguments, OPTIONS)
+    if given.operands:
+        raise UsageError(f"Unrecognized arguments: {' '.join(given.operands)}")
+    with connect() as client:
+        cluster = client.cluster()
+    nodes = [node for node in cluster.nodes if _matches(node, given.get("nodes"), given.listed("states"))]
+    asked = given.listed("partition")
+    queues = [queue for queue in cluster.queues if not asked or queue.name in asked]
+    if given.has("json"):
+        import json
+
+        from clearway.wire.api_rows import encode_rows
+
+        json.dump({"nodes": encode_rows(nodes), "partitions": encode_rows(queues)}, sys.stdout, indent=1)
+        sys.stdout.write("\n")
+        return 0
+    text = render_sinfo(
+        nodes,
+        queues,
+        now_ms=now_ms(),
+        format_short=given.get("format") or environment().get("SINFO_FORMAT", ""),
+        format_long=given.get("Format"),
+        has_header=not given.has("noheader"),
+        is_long=given.has("long"),
+        by_node=given.has("Node"),
+        is_summary=given.has("summarize"),
+        are_reasons=given.has("list-reasons"),
+    )
+    sys.stdout.write(text)
+    return 0
+
+
+def _matches(node: NodeView, names: str, states: Sequence[str]) -> bool:
+    if names:
+        from clearway.wire.ranges import expand_names
+
+        if node.name not in expand_names(names):
+            return False
+    words = {node.state.value, NODE_STATE_CODES[node.state]}
+    return not states or bool(words & {state.lower() for state in states})

@@ -1,0 +1,131 @@
+"""`squeue`: jobs that wait or run."""
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from clearway.cli.slurm.arguments import Given, Options, UsageError, read_options
+from clearway.cli.slurm.common import (
+    environment,
+    find_all,
+    now_ms,
+    parse_states,
+    users_of,
+    write_error,
+    write_jobs_json,
+)
+from clearway.cli.slurm.squeue_text import START_FORMAT, render_squeue
+from clearway.ports.views import JobState, JobView
+
+if TYPE_CHECKING:
+    from clearway.client import Client
+
+OPTIONS: Final = Options(
+    flags=(
+        ("h", "noheader"),
+        ("l", "long"),
+        ("r", "array"),
+        ("a", "all"),
+        ("", "me"),
+        ("", "start"),
+        ("", "json"),
+        ("v", "verbose"),
+        ("", "local"),
+    ),
+    values=(
+        ("u", "user"),
+        ("p", "partition"),
+        ("t", "states"),
+        ("j", "jobs"),
+        ("A", "account"),
+        ("n", "name"),
+        ("w", "nodelist"),
+        ("o", "format"),
+        ("O", "Format"),
+        ("S", "sort"),
+        ("i", "iterate"),
+    ),
+)
+
+ACTIVE: Final = tuple(state for state in JobState if not state.is_final)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Print the table, once or for ever."""
+    from clearway.cli.connection import connect
+
+    given = read_options(arguments, OPTIONS)
+    if given.operands:
+        raise UsageError(f"Unrecognized arguments: {' '.join(given.operands)}; give jobs by -j")
+    with connect() as client:
+        code = _print_once(client, given)
+        while given.has("iterate"):
+            time.sleep(_seconds(given.get("iterate")))
+            _print_once(client, given)
+    return code
+
+
+def _seconds(text: str) -> float:
+    if not text.isdigit() or int(text) == 0:
+        raise UsageError(f"Invalid --iterate value: {text}; give seconds, at least 1")
+    return int(text)
+
+
+def _print_once(client: "Client", given: Given) -> int:
+    asked = given.listed("jobs")
+    jobs, missing = fetch(client, given)
+    if missing and len(asked) == 1:
+        write_error("squeue", "slurm_load_jobs error: Invalid job id specified")
+        return 1
+    if given.has("json"):
+        write_jobs_json(jobs)
+        return 0
+    text = render_squeue(
+        jobs,
+        now_ms=now_ms(),
+        format_short=given.get("format")
+        or (START_FORMAT if given.has("start") else environment().get("SQUEUE_FORMAT", "")),
+        format_long=given.get("Format") or environment().get("SQUEUE_FORMAT2", ""),
+        sort=given.get("sort") or environment().get("SQUEUE_SORT", ""),
+        has_header=not given.has("noheader"),
+        is_long=given.has("long"),
+        are_arrays_spread=given.has("array"),
+    )
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    return 0
+
+
+def fetch(client: "Client", given: Given) -> tuple[list[JobView], list[str]]:
+    """(the jobs that were asked for, names of which there are none)."""
+    from clearway.wire.api import JobFilter
+
+    states = parse_states(given.listed("states")) or ACTIVE
+    if given.has("jobs"):
+        found, missing = find_all(client, given.listed("jobs"))
+        return [job for job in found if job.state in states and _matches(job, given)], missing
+    wanted = JobFilter(
+        states=states,
+        users=users_of(given),
+        queues=given.listed("partition"),
+        tenants=given.listed("account"),
+        names=given.listed("name"),
+    )
+    return [job for job in client.all_jobs(wanted) if _matches(job, given)], []
+
+
+def _matches(job: JobView, given: Given) -> bool:
+    """What the server was not asked, or could not be."""
+    users, nodes = users_of(given), given.get("nodelist")
+    if nodes:
+        from clearway.wire.ranges import expand_names
+
+        if not set(expand_names(nodes)) & set(job.nodes):
+            return False
+    return (
+        (not users or job.user in users)
+        and (not given.has("partition") or job.queue in given.listed("partition"))
+        and (not given.has("account") or job.tenant in given.listed("account"))
+        and (not given.has("name") or job.name in given.listed("name"))
+    )

@@ -1,0 +1,91 @@
+"""`srun`: outside of a job, submit a command, show what it writes, end as it ended; inside, start the job's tasks."""
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from clearway.cli.slurm.arguments import UsageError
+from clearway.cli.slurm.common import environment
+from clearway.cli.slurm.sbatch import OWN, Line, split_line
+
+SCRIPT: Final = '#!/bin/sh\nexec "$@"\n'
+"""Words are handed on as they are: nothing in them is read by a shell."""
+
+TASKS_MAX: Final = 4_096
+
+EXIT_NOT_FOUND: Final = 127
+SIGNAL_BASE: Final = 128
+
+
+def run(arguments: Sequence[str]) -> int:
+    """The exit code of the command; of several tasks, the highest."""
+    line = split_line(arguments, OWN)
+    if not line.rest:
+        raise UsageError("No command given to execute.")
+    if environment().get("SLURM_JOB_ID"):
+        return run_step(line, environment())
+    return _run_job(line)
+
+
+def _run_job(line: Line) -> int:
+    from clearway.cli.connection import connect
+    from clearway.cli.connection import environment as copy_environment
+    from clearway.cli.live_submit import exit_code_of
+    from clearway.wire.api import Form, SubmittedFile
+
+    if count_tasks(line.words, {}) > 1:
+        raise UsageError(
+            "outside of a job, srun starts one task; for more give `sbatch` a script, or `replicas` in a job file"
+        )
+    options = [word for word in line.words if not word.startswith("--ntasks=")]
+    if not any(word.startswith("--job-name=") for word in options):
+        options.append(f"--job-name={Path(line.rest[0]).name}")
+    file = SubmittedFile(text=SCRIPT, source="srun", form=Form.SCRIPT, options=tuple(options), args=line.rest)
+    with connect() as client:
+        (job,) = client.submit([file], cwd=str(Path.cwd()), environment=copy_environment()).jobs
+        try:
+            for part in client.follow_log(job):
+                sys.stdout.buffer.write(part)
+                sys.stdout.buffer.flush()
+            (ended,) = client.wait([job], poll_s=0.1)
+        except KeyboardInterrupt:
+            client.cancel([job])
+            raise
+    if ended.state.value == "COMPLETED":
+        return 0
+    sys.stderr.write(f"srun: error: job {job}: {ended.state.value} {ended.message}".rstrip() + "\n")
+    return exit_code_of(ended)
+
+
+def count_tasks(words: Sequence[str], variables: Mapping[str, str]) -> int:
+    """What `-n` says, else the job. Raises UsageError."""
+    text = next((word.partition("=")[2] for word in words if word.startswith("--ntasks=")), "")
+    text = text or variables.get("SLURM_NTASKS", "1")
+    if not text.isdigit() or not 1 <= int(text) <= TASKS_MAX:
+        raise UsageError(f"Invalid numeric value {text!r} for --ntasks; from 1 to {TASKS_MAX}")
+    return int(text)
+
+
+def run_step(line: Line, variables: Mapping[str, str]) -> int:
+    """The tasks of this job's first node, each with its rank."""
+    nodes = next((word.partition("=")[2] for word in line.words if word.startswith("--nodes=")), "")
+    if (nodes or variables.get("SLURM_NNODES", "1")) != "1":
+        raise UsageError(
+            "steps over several nodes are not started from inside of a job: write a job file with `replicas`, whose "
+            "command runs on every node with RANK and MASTER_ADDR set"
+        )
+    count = count_tasks(line.words, variables)
+    tasks: list[subprocess.Popen[bytes]] = []
+    try:
+        for rank in range(count):
+            ranks = {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank), "SLURM_NTASKS": str(count)}
+            tasks.append(subprocess.Popen(list(line.rest), env={**variables, **ranks}))  # noqa: S603 - the user's own words
+        codes = [task.wait() for task in tasks]
+    except OSError as error:
+        for task in tasks:
+            task.terminate()
+        sys.stderr.write(f"srun: error: {line.rest[0]}: {error.strerror}\n")
+        return EXIT_NOT_FOUND
+    return max(SIGNAL_BASE - code if code < 0 else code for code in codes)
