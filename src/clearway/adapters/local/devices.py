@@ -73,17 +73,17 @@ class DeclaredDevices:
         except OSError:
             return self._last
         try:
-            self._last = parse_down(text, self._nodes)
+            self._last = parse_down(text, self._nodes, self._down_file.name)
         except (ValueError, TypeError, AttributeError):
             return self._last
         return self._last
 
 
-def parse_down(text: str, nodes: Sequence[NodeSpec]) -> Health:
-    """Of the text of a `devices-down.json`; names and indices that do not exist are left out. Raises ValueError."""
+def parse_down(text: str, nodes: Sequence[NodeSpec], source: str = DEVICES_DOWN) -> Health:
+    """Of the text of the file `source`; names and indices that do not exist are left out. Raises ValueError."""
     said = json.loads(text)
     counts = {node.name: node.device_count for node in nodes}
-    reason = f"declared as failed in {DEVICES_DOWN}"
+    reason = f"declared as failed in {source}"
     return Health(
         nodes={NodeName(name): reason for name in said.get("nodes", ()) if name in counts},
         devices={

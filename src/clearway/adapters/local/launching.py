@@ -50,8 +50,7 @@ def make_launch(task: Task, devices: DeviceSource, extra: Mapping[str, str]) -> 
     """What the keeper is told. Raises ValueError where a signal is unknown."""
     spec, run, account = task.spec, task.run, task.account
     workdir = run.workdir or (account.home if os.path.isdir(account.home) else str(task.job_dir))
-    before_save = run.limit_signal
-    number = signal_number(before_save.signal) if before_save is not None else 0
+    before_limit = run.limit_signal
     checkpoint = spec.checkpoint
     count = len(task.place)
     return Launch(
@@ -71,10 +70,10 @@ def make_launch(task: Task, devices: DeviceSource, extra: Mapping[str, str]) -> 
         cpu_milli=spec.request.cpu_milli * count,
         memory_bytes=spec.request.memory_bytes * count,
         limit_ms=spec.limit_ms,
-        limit_signal=number,
-        limit_signal_before_ms=before_save.before_ms if before_save is not None else 0,
-        limit_signal_shell_only=before_save is not None and before_save.shell_only,
-        preempt_signal=number or int(signal.SIGUSR1),
+        limit_signal=0 if before_limit is None else _preempt_signal(run),
+        limit_signal_before_ms=0 if before_limit is None else before_limit.before_ms,
+        limit_signal_shell_only=before_limit is not None and before_limit.shell_only,
+        preempt_signal=_preempt_signal(run),
         saves=checkpoint is not None or spec.elastic is not None,
         saves_on_signal=checkpoint.on_signal if checkpoint is not None else spec.elastic is not None,
         grace_ms=checkpoint.grace_ms if checkpoint is not None else GRACE_DEFAULT_MS,
@@ -83,6 +82,10 @@ def make_launch(task: Task, devices: DeviceSource, extra: Mapping[str, str]) -> 
         is_movable=task.is_movable,
         is_move=task.is_move,
     )
+
+
+def _preempt_signal(run: RunSpec) -> int:
+    return int(signal.SIGUSR1) if run.limit_signal is None else signal_number(run.limit_signal.signal)
 
 
 def _find_interpreter(script: str) -> tuple[str, ...]:
@@ -204,6 +207,7 @@ def _own_environment(task: Task) -> dict[str, str]:
         "CLEARWAY_JOB_ID": str(spec.id),
         "CLEARWAY_GENERATION": str(task.generation),
         "CLEARWAY_JOB_DIR": str(task.job_dir),
+        "CLEARWAY_SIGNAL": str(_preempt_signal(task.run)),
         "CLEARWAY_SHARE": f"{spec.request.share_milli / 1000:g}",
         "CLEARWAY_REPLICAS_MIN": str(spec.replicas_min),
         "CLEARWAY_REPLICAS_MAX": str(spec.replicas_max),

@@ -293,6 +293,7 @@ class Run:
         """Thaw, as the generation of `launch`."""
         assert self.group is not None
         self.host.records.forget(self.report.job, self.launch.generation)
+        contract.remove_request(launch.job_dir)
         self.launch = launch
         self.report = Report(
             job=launch.job, generation=launch.generation, saved_ms=self.report.saved_ms, job_dir=launch.job_dir
@@ -356,8 +357,8 @@ class Run:
         if not self.mains:
             return
         if tick >= self.progress_tick:
-            self._look_at_progress()
             self.progress_tick = tick + (PROGRESS_MS if self.leave is None else ANSWER_MS)
+            self._look_at_progress()
         if self.leave is not None and self.stage == "running" and tick >= self.leave.by_tick:
             self.end(self.leave.purpose, 0)
         elif tick >= self.limit_tick:
@@ -381,7 +382,9 @@ class Run:
         said = contract.read_progress(self.launch.job_dir)
         self._take_checkpoint(said)
         if self.leave is not None and said.answers == self.leave.request:
-            self.end(self.leave.purpose, self.host.settings.leftover_wait_ms)
+            # It has saved, and may need a moment to end as it should.
+            self.leave.by_tick = min(self.leave.by_tick, tick_ms() + self.host.settings.leftover_wait_ms)
+            self.progress_tick = NEVER
 
     def _take_checkpoint(self, said: contract.Progress) -> None:
         at_ms = min(said.checkpoint_at_ms, now_ms())
