@@ -127,7 +127,7 @@ def make_node(name="n1", *, gpus=8, cpu="64", memory="512Gi", pods="110", labels
     allocatable = {"cpu": cpu, "memory": memory, "pods": pods}
     if gpus:
         allocatable["nvidia.com/gpu"] = str(gpus)
-    node["status"]["allocatable"] = allocatable
+    node["status"]["allocatable"] = node["status"]["capacity"] = allocatable
     node["status"]["conditions"] = [{"type": "Ready", "status": "True" if ready else "Unknown"}]
     return node
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from clearway.adapters.kubernetes.book import Action, Bind, Book, Evict, Refuse
+from clearway.adapters.kubernetes.book import Book
 from clearway.adapters.kubernetes.client import Change, Client, Json
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.errors import ApiError, ExpiredError, UnreachableError, UnreadableError
@@ -20,6 +20,7 @@ from clearway.adapters.kubernetes.facts import PodFacts
 from clearway.adapters.kubernetes.gangs import Source, gang_size
 from clearway.adapters.kubernetes.parse import parse_node, parse_pod
 from clearway.adapters.kubernetes.reasons import Reasons
+from clearway.adapters.kubernetes.runs import Action, Bind, Evict, Refuse
 from clearway.model.cluster import NodeSpec
 from clearway.model.events import Event
 from clearway.model.jobs import StopCause
@@ -73,10 +74,16 @@ class KubernetesBackend:
         self._world = world
         with self.lock:
             for holding in holdings:
-                _, run = world.launch(holding.job)
+                spec, run = world.launch(holding.job)
                 places = world.locate(holding.allocation)
                 self.book.adopt(
-                    now_ms, holding.job, holding.generation, places, run.origin, is_started=holding.is_started
+                    now_ms,
+                    holding.job,
+                    holding.generation,
+                    places,
+                    run.origin,
+                    spec.limit_ms,
+                    is_started=holding.is_started,
                 )
         return self.observe(now_ms)
 
@@ -86,9 +93,9 @@ class KubernetesBackend:
         with self.lock:
             match command:
                 case Start():
-                    _, run = self._world.launch(command.job)
+                    spec, run = self._world.launch(command.job)
                     places = self._world.locate(command.allocation)
-                    self.book.start(now_ms, command.job, command.generation, places, run.origin)
+                    self.book.start(now_ms, command.job, command.generation, places, run.origin, spec.limit_ms)
                 case Stop():
                     self.book.stop(now_ms, command.job, command.generation, command.cause)
                 case Migrate() | Resize() | Suspend():

@@ -13,8 +13,6 @@ restart, a list after a cut watch and a watch that never broke lead to the same.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
 
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.errors import UnreadableError
@@ -22,6 +20,7 @@ from clearway.adapters.kubernetes.facts import PodFacts, PodPhase
 from clearway.adapters.kubernetes.gangs import Group, Source, group_of, single_of
 from clearway.adapters.kubernetes.jobs import find_differences, make_job
 from clearway.adapters.kubernetes.nodes import Nodes, real_name
+from clearway.adapters.kubernetes.runs import Action, Arrival, Bind, Bundle, Evict, Place, Refuse, Run, RunPhase, Slot
 from clearway.model.events import (
     Event,
     JobCancelled,
@@ -31,100 +30,12 @@ from clearway.model.events import (
     JobStarted,
     JobStopped,
 )
-from clearway.model.ids import JobId, NodeName
-from clearway.model.jobs import JobSpec, Outcome, StopCause
+from clearway.model.ids import JobId
+from clearway.model.jobs import Outcome, StopCause
 from clearway.model.runs import RunSpec
 from clearway.ports.control import PROVISIONAL_ID
 
 NOT_WHOLE = "its pods are not all there yet"
-
-Place = tuple[NodeName, tuple[int, ...]]
-"""A node and the device indices on it that one replica holds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bind:
-    """Put a pod on a node."""
-
-    pod: PodFacts
-    node: str
-
-
-@dataclass(frozen=True, slots=True)
-class Evict:
-    """Ask a pod to leave."""
-
-    pod: PodFacts
-
-
-@dataclass(frozen=True, slots=True)
-class Refuse:
-    """Say to a pod why nothing will be done for it."""
-
-    pod: PodFacts
-    message: str
-
-
-Action = Bind | Evict | Refuse
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """A whole group, to be submitted. The job has a provisional number."""
-
-    key: str
-    group: str
-    job: JobSpec
-    run: RunSpec
-
-
-class RunPhase(StrEnum):
-    """How far a run is."""
-
-    STARTING = "starting"
-    RUNNING = "running"
-    STOPPING = "stopping"
-
-
-@dataclass(slots=True)
-class Slot:
-    """One replica's place. pod: uid of the pod that lies there, "" = none."""
-
-    node: NodeName
-    devices: tuple[int, ...]
-    pod: str = ""
-
-
-@dataclass(slots=True)
-class Run:
-    """One generation of a job that holds devices. since_ms: when it came into its phase. cause: why it stops; None
-    while it does not, or for good. asked: pods that were asked to leave."""
-
-    job: JobId
-    generation: int
-    slots: list[Slot]
-    since_ms: int
-    phase: RunPhase = RunPhase.STARTING
-    cause: StopCause | None = None
-    reason: str = ""
-    asked: set[str] = field(default_factory=set)
-
-
-@dataclass(slots=True)
-class Bundle:
-    """A group and its pods. members: uids, in the order seen. job: its number once accepted. key: of its submission.
-
-    size: pods that must start together, 0 = not known yet. refused: what was said to its pods, "" = nothing.
-    """
-
-    group: Group
-    size: int
-    members: dict[str, None] = field(default_factory=dict)
-    job: JobId | None = None
-    key: str = ""
-    run: Run | None = None
-    is_held: bool = False
-    refused: str = ""
 
 
 class Book:
@@ -300,8 +211,17 @@ class Book:
         bundle.job, bundle.key = job, origin
         self.jobs[job] = bundle
         self._dirty[key] = None
+        self._arrivals = [arrival for arrival in self._arrivals if arrival.group != key]
 
-    def start(self, now_ms: int, job: JobId, generation: int, places: Sequence[Place], origin: str) -> None:
+    def start(
+        self,
+        now_ms: int,
+        job: JobId,
+        generation: int,
+        places: Sequence[Place],
+        origin: str,
+        limit_ms: int | None = None,
+    ) -> None:
         """Bind the pods of a job to these places, one per replica; idempotent by generation."""
         if generation <= self._generations.get(job, 0):
             return
@@ -314,9 +234,9 @@ class Book:
             return
         pods = self._waiting(bundle)[: len(places)]
         if len(pods) < len(places):
-            self._hold(now_ms, bundle, JobStopped(now_ms, job, generation, StopCause.START_FAILED, reason=NOT_WHOLE))
+            self._hold(now_ms, bundle, JobStopped(now_ms, job, generation, StopCause.MIGRATED, reason=NOT_WHOLE))
             return
-        bundle.run = Run(job, generation, [Slot(*place) for place in places], now_ms)
+        bundle.run = Run(job, generation, [Slot(*place) for place in places], now_ms, limit_ms=limit_ms)
         if obstacle := self._fill(list(zip(bundle.run.slots, pods, strict=True))):
             self._abandon(now_ms, bundle, obstacle)
             return
@@ -332,7 +252,15 @@ class Book:
             self._stop(now_ms, bundle, cause, "")
 
     def adopt(
-        self, now_ms: int, job: JobId, generation: int, places: Sequence[Place], origin: str, *, is_started: bool
+        self,
+        now_ms: int,
+        job: JobId,
+        generation: int,
+        places: Sequence[Place],
+        origin: str,
+        limit_ms: int | None = None,
+        *,
+        is_started: bool,
     ) -> None:
         """The journal says that the job holds these places: find its pods there."""
         bundle = self._find(job, origin, len(places))
@@ -341,7 +269,7 @@ class Book:
             self._events.append(JobFinished(now_ms, job, generation, Outcome.CANCELLED))
             return
         phase = RunPhase.RUNNING if is_started else RunPhase.STARTING
-        run = bundle.run = Run(job, generation, [Slot(*place) for place in places], now_ms, phase)
+        run = bundle.run = Run(job, generation, [Slot(*place) for place in places], now_ms, phase, limit_ms=limit_ms)
         lying: dict[str, list[str]] = {}
         for uid in bundle.members:
             pod = self.pods.get(uid)
@@ -366,6 +294,7 @@ class Book:
 
     def settle(self, now_ms: int) -> list[Event]:
         """Look at every group that changed; returns what happened, nodes first."""
+        self._find_overdue(now_ms)
         dirty, self._dirty = self._dirty, {}
         for key in dirty:
             bundle = self.bundles.get(key)
@@ -373,6 +302,16 @@ class Book:
                 self._settle(now_ms, bundle)
         early, self._events = self._events, []
         return [*self.nodes.tell(now_ms), *early]
+
+    def _find_overdue(self, now_ms: int) -> None:
+        """Stop the runs whose time limit is over, for good."""
+        for bundle in self.jobs.values():
+            run = bundle.run
+            if run is None or run.limit_ms is None or run.phase is not RunPhase.RUNNING:
+                continue
+            if now_ms >= run.since_ms + run.limit_ms:
+                run.outcome = Outcome.TIMEOUT
+                self._stop(now_ms, bundle, None, "its time limit is over")
 
     def take_actions(self) -> tuple[Action, ...]:
         """Calls to be made, in order."""
@@ -451,14 +390,14 @@ class Book:
         if not holding and all(slot.pod for slot in run.slots):
             self._finish(now_ms, bundle, run, lying)
         elif not holding and not self._waiting(bundle):
-            self._stop(now_ms, bundle, StopCause.START_FAILED, NOT_WHOLE)
+            self._stop(now_ms, bundle, StopCause.MIGRATED, NOT_WHOLE)
             self._end_stopped(now_ms, bundle, run)
         elif self._refill(now_ms, bundle, run) and run.phase is RunPhase.STARTING:
             phases = [self.pods[slot.pod].phase for slot in run.slots if slot.pod in self.pods]
             if len(phases) == len(run.slots) and not {PodPhase.PENDING, PodPhase.UNKNOWN, PodPhase.FAILED} & set(
                 phases
             ):
-                run.phase = RunPhase.RUNNING
+                run.phase, run.since_ms = RunPhase.RUNNING, now_ms
                 self._events.append(JobStarted(now_ms, run.job, run.generation))
 
     def _refill(self, now_ms: int, bundle: Bundle, run: Run) -> bool:
@@ -542,7 +481,7 @@ class Book:
     def _end_stopped(self, now_ms: int, bundle: Bundle, run: Run) -> None:
         self._let_go(bundle, run)
         if run.cause is None or not bundle.group.returns:
-            self._events.append(JobFinished(now_ms, run.job, run.generation, Outcome.CANCELLED))
+            self._events.append(JobFinished(now_ms, run.job, run.generation, run.outcome))
             self._forget(bundle)
             return
         stopped = JobStopped(now_ms, run.job, run.generation, run.cause, reason=run.reason)

@@ -132,7 +132,8 @@ class PodFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """One node. amounts: what may be given out (allocatable). devices: device resources of it, with their counts.
+    """One node. amounts: what may be given out (allocatable). devices: device resources of it, with the counts that are
+    there, whether given out or not.
 
     is_ready: its kubelet reports that it is. is_cordoned: `spec.unschedulable`. model, memory: of its devices, from the
     labels of GPU feature discovery; "" and 0 = unknown.

@@ -20,6 +20,9 @@ GANG_SIZE: Final = "clearway.io/gang-size"
 REPLICAS_MAX: Final = 100_000
 """Pods of one gang; guards against a number that no cluster can hold."""
 
+NAME_CHARACTERS_MAX: Final = 63
+"""As long as any label may be."""
+
 PLURALS: Final[Mapping[tuple[str, str], str]] = {
     ("batch", "Job"): "jobs",
     ("jobset.x-k8s.io", "JobSet"): "jobsets",
@@ -84,6 +87,8 @@ class Group:
 def group_of(pod: PodFacts) -> Group:
     """The group of a pod. Raises UnreadableError where its own words about it are wrong."""
     said = {**dict(pod.labels), **dict(pod.annotations)}
+    if len(said.get(GANG, "")) > NAME_CHARACTERS_MAX:
+        raise UnreadableError(f"pod {pod.name!r}: {GANG}: expected a name of at most {NAME_CHARACTERS_MAX} characters")
     space, returns = pod.namespace, pod.owner is not None
     if name := said.get(GANG):
         return Group(f"{space}/gang/{name}", _size(pod, said, GANG_SIZE), None, returns)

@@ -1,10 +1,10 @@
 """Nodes as they were last seen, what lies on them, and the events that tell the engine what changed. No I/O.
 
 What pods hold that are not Clearway's runs (daemons, pods of other schedulers, pods of before) is taken from what the
-node offers: CPUs and memory by `NodeChanged`, devices by `DeviceDown` on as many as they hold, the last ones first. A
-node that is not ready is drained, not down: what runs there may go on, and only its pods tell. A cordoned one admits
-only what bears that (`placement`). Devices of a node never change for the engine: a node whose devices are others now
-goes, and comes again under a name of its own.
+node offers: CPUs and memory by `NodeChanged`, devices by `DeviceDown` on as many as they hold, the last ones first; so
+are devices that the node has and does not give out. A node that is not ready is down, but what ran there is not said
+to have stopped: it may go on, and only its pods tell. A cordoned one admits only what bears that (`placement`). Devices
+of a node never change for the engine: a node whose devices are others now goes, and comes again under another name.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,14 +15,15 @@ from clearway.adapters.kubernetes.facts import Demand, NodeFacts, PodFacts
 from clearway.adapters.kubernetes.parse import CPU, MEMORY
 from clearway.adapters.kubernetes.placement import demand_label, find_mismatch, names_devices
 from clearway.model.cluster import DeviceGroup, NodeSpec
-from clearway.model.events import DeviceDown, DeviceUp, Event, NodeAdded, NodeChanged, NodeDown, NodeDrained, NodeUp
+from clearway.model.events import DeviceDown, DeviceUp, Event, NodeAdded, NodeChanged, NodeDown, NodeUp
 from clearway.model.ids import NodeName
 from clearway.model.units import DEVICES_PER_MODEL_MAX
 
 ALIAS_MARK = "~"
 """Stands between a node's name and its number where it came again with other devices; no node's name has it."""
 
-HELD_BY_OTHERS = "held by pods that Clearway did not place"
+HELD_BY_OTHERS = "held by pods that Clearway did not place, or not given out by its node"
+NOT_READY = "its kubelet does not report that it is ready"
 
 
 def real_name(name: NodeName) -> str:
@@ -35,7 +36,7 @@ class NodeEntry:
     """A node: what is known, what lies on it, and what the engine was told.
 
     pods: by uid. held: device indices of Clearway's runs, by job. alias: its name for the engine. told: the spec that
-    the engine knows, None = nothing. told_down: devices told to be down. told_drained: the reason given, "" = usable.
+    the engine knows, None = nothing. told_down: devices told to be down. told_silent: it was told to be down.
     """
 
     facts: NodeFacts
@@ -45,7 +46,7 @@ class NodeEntry:
     aliases: int = 0
     told: NodeSpec | None = None
     told_down: set[int] = field(default_factory=set)
-    told_drained: str = ""
+    told_silent: bool = False
     is_gone: bool = False
 
 
@@ -173,26 +174,29 @@ class Nodes:
         if entry.told is not None and (entry.told.groups, _place(entry.told)) != (spec.groups, _place(spec)):
             self._tell_gone(entry, now_ms, "its devices or its place changed", events)
         if entry.told is None:
-            entry.alias = _next_alias(entry)
-            spec = self._make_spec(entry)
-            events.append(NodeAdded(now_ms, spec))
-        elif spec != entry.told:
+            if entry.facts.is_ready:
+                entry.alias = _next_alias(entry)
+                entry.told = self._make_spec(entry)
+                events.append(NodeAdded(now_ms, entry.told))
+                self.touch(entry.facts.name)  # what else is to be said is said once the node is known
+            return
+        if spec != entry.told:
             events.append(NodeChanged(now_ms, spec))
-        entry.told = spec
+            entry.told = spec
         self._tell_health(entry, now_ms, events)
         self._tell_devices(entry, now_ms, events)
 
     def _tell_gone(self, entry: NodeEntry, now_ms: int, reason: str, events: list[Event]) -> None:
         if entry.told is not None:
             events.append(NodeDown(now_ms, entry.alias, reason))
-            entry.told, entry.told_drained = None, ""
+            entry.told, entry.told_silent = None, False
             entry.told_down.clear()
 
     def _tell_health(self, entry: NodeEntry, now_ms: int, events: list[Event]) -> None:
-        reason = "" if entry.facts.is_ready else "its kubelet does not report that it is ready"
-        if reason != entry.told_drained:
-            events.append(NodeDrained(now_ms, entry.alias, reason) if reason else NodeUp(now_ms, entry.alias))
-            entry.told_drained = reason
+        is_silent = not entry.facts.is_ready
+        if is_silent != entry.told_silent:
+            events.append(NodeDown(now_ms, entry.alias, NOT_READY) if is_silent else NodeUp(now_ms, entry.alias))
+            entry.told_silent = is_silent
 
     def _tell_devices(self, entry: NodeEntry, now_ms: int, events: list[Event]) -> None:
         down = self._find_taken(entry)
@@ -207,7 +211,8 @@ class Nodes:
         taken: set[int] = set()
         begin = 0
         for resource, count in entry.facts.devices:
-            others = sum(
+            missing = max(count - dict(entry.facts.amounts).get(resource, 0), 0)
+            others = missing + sum(
                 pod.devices for uid, pod in entry.pods.items() if uid not in self.ours and pod.demand.device == resource
             )
             count = min(count, DEVICES_PER_MODEL_MAX)

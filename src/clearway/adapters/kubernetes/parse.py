@@ -72,7 +72,7 @@ def parse_node(data: Json, config: KubernetesConfig) -> NodeFacts:
             uid=metadata["uid"],
             name=metadata["name"],
             amounts=amounts,
-            devices=tuple((name, count) for name, count in amounts if count and is_device(name, config)),
+            devices=_parse_devices(status, config),
             labels=_sorted_pairs(labels.items()),
             taints=_parse_taints(spec.get("taints") or ()),
             is_ready=any(
@@ -124,6 +124,12 @@ def _parse_pod(data: Json, config: KubernetesConfig) -> PodFacts:
         gates=tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
         unsupported=tuple(_find_unsupported(spec, annotations, devices)),
     )
+
+
+def _parse_devices(status: Json, config: KubernetesConfig) -> Amounts:
+    """What the node has, not what it gives out at the moment: a device that its plugin finds sick is still there."""
+    amounts = parse_amounts(status.get("capacity") or status.get("allocatable") or {})
+    return tuple((name, count) for name, count in amounts if count and is_device(name, config))
 
 
 def is_device(resource: str, config: KubernetesConfig) -> bool:

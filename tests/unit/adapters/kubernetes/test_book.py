@@ -1,0 +1,517 @@
+"""The book: what was seen becomes jobs, what was decided becomes calls, and nothing is bound by halves."""
+
+import pytest
+
+from clearway.adapters.kubernetes.book import NOT_WHOLE, Book
+from clearway.adapters.kubernetes.config import KubernetesConfig
+from clearway.adapters.kubernetes.gangs import gang_size
+from clearway.adapters.kubernetes.parse import parse_node, parse_pod
+from clearway.adapters.kubernetes.placement import DEMAND_PREFIX
+from clearway.adapters.kubernetes.runs import Bind, Evict, Refuse
+from clearway.model.events import (
+    DeviceDown,
+    DeviceUp,
+    JobCancelled,
+    JobFinished,
+    JobHeld,
+    JobReleased,
+    JobStarted,
+    JobStopped,
+    NodeAdded,
+    NodeChanged,
+    NodeDown,
+    NodeUp,
+)
+from clearway.model.jobs import JobKind, Outcome, StopCause
+from support.kubernetes import JOB, make_job_object, make_node, make_pod
+
+CONFIG = KubernetesConfig()
+
+
+class World:
+    """A book with the API server's side played by hand. Times pass by one each settle."""
+
+    def __init__(self, **nodes):
+        self.book = Book(CONFIG)
+        self.now_ms = 0
+        self.next_job = 1
+        self.pods = {}
+        for name, gpus in nodes.items():
+            self.put_node(name, gpus=gpus)
+        self.settle()
+
+    def put_node(self, name, **more):
+        self.book.nodes.put(parse_node(make_node(name, **more), CONFIG))
+
+    def put(self, name, **more):
+        self.pods[name] = make_pod(name, **more)
+        self.book.put_pod(parse_pod(self.pods[name], CONFIG))
+
+    def change(self, name, *, phase=None, node=None, leaving=False):
+        pod = self.pods[name]
+        if phase:
+            pod["status"]["phase"] = phase
+        if node:
+            pod["spec"]["nodeName"] = node
+        if leaving:
+            pod["metadata"]["deletionTimestamp"] = "2026-07-01T11:00:00Z"
+        self.book.put_pod(parse_pod(pod, CONFIG))
+
+    def delete(self, name):
+        self.book.drop_pod(f"uid-{name}")
+
+    def settle(self):
+        self.now_ms += 1
+        return self.book.settle(self.now_ms)
+
+    def answer_sizes(self, data):
+        for source in self.book.take_wanted():
+            self.book.put_size(source, None if data is None else gang_size(data))
+
+    def accept(self):
+        """Settle, and have all that arrives accepted; returns the jobs."""
+        self.settle()
+        jobs = []
+        for arrival in self.book.take_arrivals():
+            self.book.accept(self.now_ms, arrival, self.next_job)
+            jobs.append(arrival.job)
+            self.next_job += 1
+        return jobs
+
+    def start(self, job, *places, generation=1):
+        origin = self.book.jobs[job].key
+        self.book.start(self.now_ms, job, generation, places, origin)
+
+    def calls(self):
+        return [show(action) for action in self.book.take_actions()]
+
+
+def show(action):
+    match action:
+        case Bind(pod, node):
+            return f"bind {pod.name} {node}"
+        case Evict(pod):
+            return f"evict {pod.name}"
+        case Refuse(pod, _):
+            return f"refuse {pod.name}"
+
+
+def make_gang(world, size=2, gpus=8):
+    """An indexed Job of `size` pods, accepted as job 1."""
+    for index in range(size):
+        world.put(f"w{index}", owner=JOB, index=index, gpus=gpus)
+    world.answer_sizes(make_job_object(size))
+    return world.accept()
+
+
+def run_gang(world, *places):
+    """The gang started on these places, all its pods running."""
+    make_gang(world, len(places))
+    world.start(1, *places)
+    for index, (node, _) in enumerate(places):
+        world.change(f"w{index}", node=node, phase="Running")
+    world.calls()
+    return world.settle()
+
+
+ALL = tuple(range(8))
+
+
+# --- arriving ---------------------------------------------------------------------------------------------------------
+
+
+def test_pod_becomes_a_job_that_asks_what_the_pod_asks():
+    world = World(n1=8)
+    world.put("p", gpus=2, cpu="3", memory="5Gi", priority=7)
+    (job,) = world.accept()
+    assert (job.request.devices, job.request.cpu_milli, job.request.memory_bytes) == (2, 3_000, 5 << 30)
+    assert (job.replicas, job.priority, job.tenant, job.kind, job.name) == (1, 7, "vision", JobKind.TASK, "vision/p")
+    assert job.request.node_labels[0][0].startswith(DEMAND_PREFIX)
+
+
+def test_pods_of_other_schedulers_never_become_jobs():
+    world = World(n1=8)
+    world.put("p", schedulerName="default-scheduler")
+    assert world.accept() == []
+
+
+def test_gang_arrives_once_and_only_whole():
+    world = World(n1=8)
+    world.put("w0", owner=JOB, index=0)
+    world.answer_sizes(make_job_object(2))
+    assert world.accept() == []
+    world.put("w1", owner=JOB, index=1)
+    (job,) = world.accept()
+    assert (job.replicas, job.kind, job.name) == (2, JobKind.TRAIN, "vision/train")
+    assert world.accept() == []
+
+
+def test_gated_pod_is_not_counted_until_its_gates_are_gone():
+    world = World(n1=8)
+    world.put("p", schedulingGates=[{"name": "wait"}])
+    assert world.accept() == []
+    world.put("p")
+    assert len(world.accept()) == 1
+
+
+def test_pods_of_a_job_without_numbers_are_jobs_of_their_own():
+    world = World(n1=8)
+    world.put("a", owner=JOB)
+    world.put("b", owner=JOB)
+    world.answer_sizes(make_job_object(3, mode="NonIndexed"))
+    assert len(world.accept()) == 2
+    world.put("c", owner=JOB)
+    assert len(world.accept()) == 1
+
+
+def test_gang_of_unlike_cpus_is_given_the_most_that_any_asks():
+    world = World(n1=8)
+    world.put("a", owner=JOB, cpu="2", memory="8Gi")
+    world.put("b", owner=JOB, cpu="4", memory="1Gi")
+    world.answer_sizes(make_job_object(2))
+    (job,) = world.accept()
+    assert (job.request.cpu_milli, job.request.memory_bytes) == (4_000, 8 << 30)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [({"gpus": 1}, {"gpus": 2}), ({"nodeSelector": {"zone": "a"}}, {}), ({"gpus": 0}, {"gpus": 1})],
+)
+def test_gang_that_the_engine_cannot_express_is_refused_whole_and_told(first, second):
+    world = World(n1=8)
+    world.put("a", owner=JOB, **first)
+    world.put("b", owner=JOB, **second)
+    world.answer_sizes(make_job_object(2))
+    assert world.accept() == []
+    assert world.calls() == ["refuse a", "refuse b"]
+    world.settle()
+    assert world.calls() == []
+
+
+def test_gang_whose_size_cannot_be_read_waits_and_is_told():
+    world = World(n1=8)
+    world.put("a", owner=JOB)
+    world.answer_sizes(None)
+    assert world.accept() == []
+    assert world.calls() == ["refuse a"]
+
+
+def test_job_accepted_after_its_pod_was_deleted_is_cancelled():
+    world = World(n1=8)
+    world.put("p")
+    world.settle()
+    (arrival,) = world.book.take_arrivals()
+    world.delete("p")
+    world.settle()
+    world.book.accept(world.now_ms, arrival, 9)
+    assert JobCancelled(3, 9) in world.settle() + world.settle()
+
+
+def test_bare_pod_deleted_while_it_waits_cancels_its_job():
+    world = World(n1=8)
+    world.put("p")
+    world.accept()
+    world.delete("p")
+    assert world.settle() == [JobCancelled(3, 1)]
+
+
+# --- starting ---------------------------------------------------------------------------------------------------------
+
+
+def test_start_binds_every_pod_and_is_reported_when_all_run():
+    world = World(n1=8, n2=8)
+    make_gang(world)
+    world.start(1, ("n1", ALL), ("n2", ALL))
+    assert world.calls() == ["bind w0 n1", "bind w1 n2"]
+    world.change("w0", node="n1", phase="Running")
+    assert world.settle() == []
+    world.change("w1", node="n2", phase="Running")
+    assert world.settle() == [JobStarted(world.now_ms, 1, 1)]
+
+
+def test_start_performed_twice_binds_once():
+    world = World(n1=8, n2=8)
+    make_gang(world)
+    world.start(1, ("n1", ALL), ("n2", ALL))
+    world.calls()
+    world.start(1, ("n2", ALL), ("n1", ALL))
+    assert world.calls() == []
+
+
+def test_gang_is_not_bound_at_all_where_one_pod_finds_its_node_taken():
+    world = World(n1=8, n2=8)
+    make_gang(world)
+    world.put("other", node="n2", schedulerName="default-scheduler", gpus=1)
+    world.start(1, ("n1", ALL), ("n2", ALL))
+    assert world.calls() == []
+    (stopped,) = [event for event in world.settle() if isinstance(event, JobStopped)]
+    assert stopped.cause is StopCause.START_FAILED
+    assert "nvidia.com/gpu" in stopped.reason
+    world.start(1, ("n1", ALL), ("n3", ALL), generation=2)
+    assert world.calls() == []
+
+
+def test_start_of_pods_that_are_gone_binds_nothing_and_holds_the_job():
+    world = World(n1=8, n2=8)
+    make_gang(world)
+    world.delete("w1")
+    world.start(1, ("n1", ALL), ("n2", ALL))
+    assert world.calls() == []
+    stopped, held = world.settle()
+    assert (stopped.cause, held) == (StopCause.MIGRATED, JobHeld(world.now_ms - 1, 1, NOT_WHOLE))
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        {"ready": False},
+        {"unschedulable": True},
+        {"taints": [{"key": "x", "effect": "NoSchedule"}]},
+        {"cpu": "500m"},
+        {"pods": "0"},
+    ],
+)
+def test_node_that_changed_under_the_plan_is_seen_before_binding(trouble):
+    world = World(n1=8)
+    world.put("p")
+    world.accept()
+    world.put_node("n1", **trouble)
+    world.start(1, ("n1", (0,)))
+    assert world.calls() == []
+    assert [event.cause for event in world.settle() if isinstance(event, JobStopped)] == [StopCause.START_FAILED]
+
+
+# --- ending -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("phases", "outcome"),
+    [
+        (("Succeeded", "Succeeded"), Outcome.COMPLETED),
+        (("Succeeded", "Failed"), Outcome.FAILED),
+    ],
+)
+def test_gang_ends_when_all_its_pods_have_ended(phases, outcome):
+    world = World(n1=8, n2=8)
+    run_gang(world, ("n1", ALL), ("n2", ALL))
+    world.change("w0", phase=phases[0])
+    assert world.settle() == []
+    world.change("w1", phase=phases[1])
+    assert world.settle() == [JobFinished(world.now_ms, 1, 1, outcome)]
+
+
+def test_pod_that_replaces_a_failed_one_takes_its_place():
+    world = World(n1=8, n2=8)
+    run_gang(world, ("n1", ALL), ("n2", ALL))
+    world.change("w0", phase="Failed")
+    world.settle()
+    world.put("w0b", owner=JOB, index=0, gpus=8)
+    world.settle()
+    assert world.calls() == ["bind w0b n1"]
+
+
+def test_gang_leaves_whole_where_the_replacement_finds_its_node_gone():
+    world = World(n1=8, n2=8)
+    run_gang(world, ("n1", ALL), ("n2", ALL))
+    world.put_node("n1", ready=False)
+    world.change("w0", leaving=True)
+    world.delete("w0")
+    world.put("w0b", owner=JOB, index=0, gpus=8)
+    world.settle()
+    world.settle()
+    assert world.calls() == ["evict w1"]
+    world.delete("w1")
+    stopped, held = world.settle()
+    assert (stopped.cause, held.reason) == (StopCause.NODE_FAILED, NOT_WHOLE)
+    world.put("w1b", owner=JOB, index=1, gpus=8)
+    assert world.settle() == [JobReleased(world.now_ms, 1)]
+
+
+def test_preempted_gang_waits_until_its_pods_are_made_anew():
+    world = World(n1=8, n2=8)
+    run_gang(world, ("n1", ALL), ("n2", ALL))
+    world.book.stop(world.now_ms, 1, 1, StopCause.PREEMPTED)
+    world.settle()
+    assert world.calls() == ["evict w0", "evict w1"]
+    world.change("w0", leaving=True)
+    world.change("w1", leaving=True)
+    world.put("w0b", owner=JOB, index=0, gpus=8)
+    world.put("w1b", owner=JOB, index=1, gpus=8)
+    world.delete("w0")
+    assert world.settle() == []
+    assert world.calls() == []
+    world.delete("w1")
+    assert world.settle() == [JobStopped(world.now_ms, 1, 1, StopCause.PREEMPTED)]
+    world.start(1, ("n2", ALL), ("n1", ALL), generation=2)
+    assert world.calls() == ["bind w0b n2", "bind w1b n1"]
+
+
+def test_preempted_bare_pod_ends_since_nobody_makes_it_anew():
+    world = World(n1=8)
+    world.put("p")
+    world.accept()
+    world.start(1, ("n1", (0,)))
+    world.change("p", node="n1", phase="Running")
+    world.settle()
+    world.book.stop(world.now_ms, 1, 1, StopCause.PREEMPTED)
+    world.settle()
+    world.delete("p")
+    assert world.settle() == [JobFinished(world.now_ms, 1, 1, Outcome.CANCELLED)]
+
+
+def test_run_whose_limit_is_over_is_evicted_and_ends_by_timeout():
+    world = World(n1=8)
+    world.put("p")
+    world.accept()
+    world.book.start(world.now_ms, 1, 1, [("n1", (0,))], world.book.jobs[1].key, limit_ms=2)
+    world.change("p", node="n1", phase="Running")
+    world.settle()
+    world.calls()
+    world.settle()
+    world.settle()
+    assert world.calls() == ["evict p"]
+    world.delete("p")
+    assert world.settle() == [JobFinished(world.now_ms, 1, 1, Outcome.TIMEOUT)]
+
+
+def test_gang_that_ended_may_come_again_as_another_job():
+    world = World(n1=8, n2=8)
+    run_gang(world, ("n1", ALL), ("n2", ALL))
+    world.change("w0", phase="Failed")
+    world.change("w1", phase="Failed")
+    world.settle()
+    world.put("w0b", owner=JOB, index=0)
+    world.put("w1b", owner=JOB, index=1)
+    assert len(world.accept()) == 1
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+
+def test_devices_that_others_hold_are_down_until_they_are_given_back():
+    world = World(n1=8)
+    world.settle()
+    world.put("other", node="n1", schedulerName="default-scheduler", gpus=2)
+    assert [event for event in world.settle() if isinstance(event, DeviceDown)] == [
+        DeviceDown(world.now_ms, "n1", device, "held by pods that Clearway did not place, or not given out by its node")
+        for device in (6, 7)
+    ]
+    world.delete("other")
+    assert [event.device for event in world.settle() if isinstance(event, DeviceUp)] == [6, 7]
+
+
+def test_cpus_and_memory_that_others_hold_are_taken_from_the_node():
+    world = World(n1=8)
+    world.settle()
+    world.put("other", node="n1", schedulerName="default-scheduler", gpus=0, cpu="10", memory="12Gi")
+    (changed,) = world.settle()
+    assert isinstance(changed, NodeChanged)
+    assert (changed.node.cpu_milli, changed.node.memory_bytes) == (54_000, 500 << 30)
+
+
+def test_pods_of_a_run_are_not_taken_from_the_node_a_second_time():
+    world = World(n1=8)
+    world.put("p", gpus=2)
+    world.accept()
+    world.start(1, ("n1", (0, 1)))
+    world.change("p", node="n1", phase="Running")
+    assert world.settle() == [JobStarted(world.now_ms, 1, 1)]
+
+
+def test_bound_pod_of_no_known_run_counts_as_held_by_others_and_is_left_alone():
+    world = World(n1=8)
+    world.settle()
+    world.put("p", node="n1", phase="Running", gpus=3)
+    assert len([event for event in world.settle() if isinstance(event, DeviceDown)]) == 3
+    assert world.calls() == []
+
+
+def test_node_that_falls_silent_is_down_without_a_word_about_its_pods():
+    world = World(n1=8, n2=8)
+    run_gang(world, ("n1", ALL), ("n2", ALL))
+    world.put_node("n1", ready=False)
+    assert [type(event) for event in world.settle()] == [NodeDown]
+    world.put_node("n1")
+    assert [type(event) for event in world.settle()] == [NodeUp]
+
+
+def test_node_is_added_once_it_is_ready():
+    world = World()
+    world.put_node("n1", ready=False)
+    assert world.settle() == []
+    world.put_node("n1")
+    assert [type(event) for event in world.settle()] == [NodeAdded]
+
+
+def test_node_with_other_devices_than_before_comes_again_under_another_name():
+    world = World(n1=8)
+    world.settle()
+    world.put_node("n1", gpus=4)
+    down, added = world.settle()
+    assert (down.node, added.node.name, added.node.device_count) == ("n1", "n1~2", 4)
+    world.put("p")
+    world.accept()
+    world.start(1, ("n1~2", (0,)))
+    assert world.calls() == ["bind p n1"]
+
+
+def test_full_node_admits_no_more_pods():
+    world = World()
+    world.put_node("n1", pods="1")
+    world.put("p", gpus=0)
+    (job,) = world.accept()
+    label = job.request.node_labels[0]
+    world.put("other", node="n1", schedulerName="default-scheduler", gpus=0, cpu="0", memory="0")
+    (changed,) = world.settle()
+    assert label not in changed.node.labels
+
+
+# --- a new start ------------------------------------------------------------------------------------------------------
+
+
+def test_run_is_found_again_after_a_restart_and_nothing_is_bound_twice():
+    world = World(n1=8, n2=8)
+    for index, node in enumerate(("n1", "n2")):
+        world.put(f"w{index}", owner=JOB, index=index, node=node, phase="Running", gpus=8)
+    world.answer_sizes(make_job_object(2))
+    places = [("n1", ALL), ("n2", ALL)]
+    world.book.adopt(0, 1, 3, places, "vision/job/a1e3#uid-w0", is_started=True)
+    world.book.start(0, 1, 3, places, "vision/job/a1e3#uid-w0")
+    assert world.settle() == []
+    assert world.calls() == []
+    world.change("w0", phase="Succeeded")
+    world.change("w1", phase="Succeeded")
+    assert world.settle() == [JobFinished(world.now_ms, 1, 3, Outcome.COMPLETED)]
+
+
+def test_start_that_was_cut_off_is_completed_after_a_restart():
+    world = World(n1=8, n2=8)
+    world.put("w0", owner=JOB, index=0, node="n1", gpus=8)
+    world.put("w1", owner=JOB, index=1, gpus=8)
+    world.answer_sizes(make_job_object(2))
+    world.book.adopt(0, 1, 1, [("n1", ALL), ("n2", ALL)], "vision/job/a1e3#uid-w0", is_started=False)
+    world.settle()
+    assert world.calls() == ["bind w1 n2"]
+
+
+def test_run_whose_pods_are_all_gone_after_a_restart_has_ended():
+    world = World(n1=8)
+    world.book.adopt(0, 1, 1, [("n1", (0,))], "vision/pod/u1#u1", is_started=True)
+    assert world.settle() == [JobFinished(0, 1, 1, Outcome.CANCELLED)]
+
+
+def test_waiting_job_finds_its_pods_after_a_restart_and_is_not_submitted_again():
+    world = World(n1=8)
+    world.put("p")
+    world.settle()
+    world.book.restore(0, 5, "vision/pod/uid-p#uid-p")
+    assert world.book.take_arrivals() == ()
+    assert world.settle() == []
+    world.start(5, ("n1", (0,)))
+    assert world.calls() == ["bind p n1"]
+
+
+def test_waiting_job_whose_pods_are_gone_after_a_restart_is_cancelled():
+    world = World(n1=8)
+    world.book.restore(7, 5, "vision/pod/u1#u1")
+    assert world.settle() == [JobCancelled(7, 5)]
