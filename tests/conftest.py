@@ -30,16 +30,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--accept", action="store_true", help="rewrite golden files from what the code gives now")
     group.addoption("--seed-start", type=int, default=0, metavar="N", help="first seed of the simulation tests")
     group.addoption("--seed-count", type=int, default=1000, metavar="N", help="seeds of the simulation tests")
+    group.addoption("--crash-points", type=int, default=1000, metavar="N", help="deaths of each test of crash points")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test with the argument `seeds` runs once per block of consecutive seeds; `seeds` is a `range`."""
-    if "seeds" not in metafunc.fixturenames:
-        return
+    """A test with the argument `seeds` or `crash_points` runs once per block of consecutive numbers, a `range`."""
     start, count = metafunc.config.getoption("--seed-start"), metafunc.config.getoption("--seed-count")
-    firsts = range(start, start + count, SEEDS_PER_BLOCK)
-    blocks = [range(first, min(first + SEEDS_PER_BLOCK, start + count)) for first in firsts]
-    metafunc.parametrize("seeds", blocks, ids=[f"seeds-{block.start}-to-{block.stop - 1}" for block in blocks])
+    for name, total in (("seeds", count), ("crash_points", metafunc.config.getoption("--crash-points"))):
+        if name in metafunc.fixturenames:
+            firsts = range(start, start + total, SEEDS_PER_BLOCK)
+            blocks = [range(first, min(first + SEEDS_PER_BLOCK, start + total)) for first in firsts]
+            metafunc.parametrize(name, blocks, ids=[f"{name}-{block.start}-to-{block.stop - 1}" for block in blocks])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

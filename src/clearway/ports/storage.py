@@ -8,7 +8,8 @@
   of the journal or behind it.
 - `StorageError` says that the world failed (disk full, read-only, server gone): the caller keeps what it wanted to
   write and tries again. The next `append` must begin with the same events and audit lines: where the answer was lost,
-  they may have been kept after all, and then they are not written twice. `JournalError` says that what is stored is damaged: nobody may go on from there.
+  they may have been kept after all, and then they are not written twice. `JournalError` says that what is stored is
+  damaged: nobody may go on from there.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
