@@ -30,9 +30,11 @@ def make_kernel(policy=FIRST_FIT):
     return Kernel(policy)
 
 
-def add_nodes(kernel, nodes, devices, *, model="H100", memory_bytes=0, nvlink_size=0, **node):
+def add_nodes(kernel, nodes, devices, *, model="H100", memory_bytes=0, nvlink_size=0, watts_max=0, **node):
     """`nodes` more equal nodes, named n1, n2, …; a value in `node` may be a function of the node's number."""
-    group = DeviceGroup(model=model, count=devices, memory_bytes=memory_bytes, nvlink_size=nvlink_size)
+    group = DeviceGroup(
+        model=model, count=devices, memory_bytes=memory_bytes, nvlink_size=nvlink_size, watts_max=watts_max
+    )
     for _ in range(nodes):
         number = kernel.state.inventory.node_count + 1
         said = {key: value(number) if callable(value) else value for key, value in node.items()}

@@ -13,6 +13,7 @@ One command a line; `#` begins a comment; `at TIME` before a command moves the c
     cancel 1, hold 1, release 1, checkpoint 1
     node-down n1, node-up n1, drain n1, device-down n1 3, device-up n1 3
     forecast 8 until=1h
+    power 5kW                                   the budget of all devices; `power none` lifts it
     wait 1h                                     the clock moves, timers fire
     world slow                                  stops are confirmed by `stop`, not at once (`world prompt`)
     show, why 1                                 what holds what; why a job waits
@@ -50,6 +51,7 @@ from clearway.model.events import (
     NodeDown,
     NodeDrained,
     NodeUp,
+    PowerBudgetSet,
     QueueSet,
     TenantSet,
     TimerFired,
@@ -57,7 +59,7 @@ from clearway.model.events import (
 from clearway.model.ids import JobId, NodeName, QueueName, TenantName
 from clearway.model.jobs import Outcome, StopCause
 from clearway.model.plan import Cap, Migrate, Resize, Start, Stop, Suspend
-from clearway.wire.units import parse_duration, parse_memory
+from clearway.wire.units import parse_duration, parse_memory, parse_power
 from support.scenario_jobs import make_job, make_policy, options_of, whole_milli
 
 TURNS_MAX = 100
@@ -115,6 +117,7 @@ class World:
             "device-down": lambda words: self.feed(DeviceDown(self.now_ms, NodeName(words[0]), int(words[1]))),
             "device-up": lambda words: self.feed(DeviceUp(self.now_ms, NodeName(words[0]), int(words[1]))),
             "forecast": self._forecast,
+            "power": lambda words: self.feed(PowerBudgetSet(self.now_ms, _watts(words[0]))),
             "wait": lambda words: self._move_clock(self.now_ms + parse_duration(words[0])),
             "world": self._set_world,
             "show": self._show,
@@ -220,7 +223,7 @@ class World:
         """`4x8:H100 leaf=2 block=4 rack=2 nvlink=4 cpus=64 ram=512G memory=80G fabric=ib name=a`.
 
         leaf, block, rack: so many nodes to a leaf, block, rack-scale NVLink domain. nvlink: devices of one NVLink
-        domain inside a node. memory: of a device. fabric: a label. name: prefix of the names.
+        domain inside a node. memory, watts, speed: of a device. fabric: a label. name: prefix of the names.
         """
         size, _, model = words[0].partition(":")
         nodes, _, devices = size.partition("x")
@@ -230,6 +233,8 @@ class World:
             count=max(int(devices), 1),
             memory_bytes=parse_memory(options.get("memory", "0B")),
             nvlink_size=int(options.get("nvlink", 0)),
+            watts_max=parse_power(options.get("watts", "0")),
+            speed=float(options.get("speed", 1.0)),
         )
         for index in range(int(nodes)):
             spec = NodeSpec(
@@ -326,6 +331,10 @@ class World:
             self.out.append(f"    fix: {answer.fix}")
         if answer.start_ms is not None:
             self.out.append(f"    planned start: {in_words(answer.start_ms)}")
+
+
+def _watts(word: str) -> int | None:
+    return None if word == "none" else parse_power(word)
 
 
 def _for(beneficiary: JobId | None) -> str:

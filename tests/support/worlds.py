@@ -16,10 +16,11 @@ from clearway.sim.twin import run_twin
 from clearway.sim.workload import TraceJob, Workload
 
 
-def make_cluster(nodes=2, devices=4, *, speed=1.0, **node):
+def make_cluster(nodes=2, devices=4, *, speed=1.0, watts_max=0, power_budget_watts=None, **node):
     """`nodes` equal nodes of `devices` devices, named n0, n1, …"""
-    group = DeviceGroup(model="A100", count=devices, speed=speed)
-    return ClusterSpec(nodes=tuple(NodeSpec(name=f"n{index}", groups=(group,), **node) for index in range(nodes)))
+    group = DeviceGroup(model="A100", count=devices, speed=speed, watts_max=watts_max)
+    specs = tuple(NodeSpec(name=f"n{index}", groups=(group,), **node) for index in range(nodes))
+    return ClusterSpec(nodes=specs, power_budget_watts=power_budget_watts)
 
 
 def make_trace_job(number=1, *, submit_ms=0, run_ms=1_000, devices=1, outcome=Outcome.COMPLETED, profile="", **spec):

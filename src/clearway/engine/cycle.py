@@ -1,8 +1,8 @@
 """The decision cycle: from the state box to a complete plan. Steps are numbered as in ARCHITECTURE.md.
 
 1 Sense is done by `ClusterState.apply`. 2 Order. 3 Admit, 4 Place and 5 Backfill are one loop (`scan`). 6 Resize,
-7 Consolidate and 8 Preempt are in `improve`. 9 Headroom is a setting of the loop. 10 Power. 11 Check is the
-kernel's, with code of its own; `explain` answers when asked.
+7 Consolidate and 8 Preempt are in `improve`. 9 Headroom is a setting of the loop. 10 Power is in `power`, for sites
+with a budget. 11 Check is the kernel's, with code of its own; `explain` answers when asked.
 
 The planner tries starts on the tables themselves and undoes them: after `decide_plan` the box is as it was. Between
 cycles it keeps only what it could work out again: the reservations, and what is known not to fit.
@@ -21,6 +21,7 @@ from clearway.engine.improve import improve_plan, touches_running
 from clearway.engine.lifecycle import HOLDING
 from clearway.engine.limits import headroom_milli, within_limits
 from clearway.engine.policy import Placement
+from clearway.engine.power import PowerGate, with_caps
 from clearway.engine.reasons import REASONS
 from clearway.engine.rows import KIND_NUMBERS
 from clearway.engine.scan import (
@@ -66,6 +67,9 @@ IntArray = NDArray[np.int64]
 PROTECTED_KINDS: Final = (JobKind.SERVICE, JobKind.TASK, JobKind.INTERACTIVE)
 """Kinds for which headroom is held."""
 EMPTY: Final = np.zeros(0, dtype=np.int64)
+POWER_ROUNDS_MAX: Final = 8
+"""Scans of one cycle under a power budget: each leaves out the jobs that were refused. What is refused after so many
+waits for the next event."""
 NO_MOVES: Final[tuple[Move, ...]] = ()
 
 
@@ -93,6 +97,7 @@ class Planner:
         self._tried: set[int] = set()
         self._retry_ms = FOREVER_MS
         self._reserved_ms = FOREVER_MS
+        self._gate: PowerGate | None = None
         self._empty = Plan(0)
         self.is_strict_stop = False
         self.was_cut = False
@@ -121,6 +126,7 @@ class Planner:
         moves: list[Move] = []
         if state.capacity_grew or state.order_shrank or state.now_ms >= self._retry_ms or self._order_is_due():
             self._tried.clear()
+        self._gate = None if state.power_budget_watts is None else PowerGate(state, state.power_budget_watts)
         self._stop_cancelled(moves)
         self._start_claimants(moves)
         fresh = self._order()
@@ -131,9 +137,12 @@ class Planner:
             self._retry_ms = self._next_unprotected_ms()
             if started:
                 undo_entry(self.out, started, self.out_nodes, self.out_devices, state.door)
+        self._trial.undo_to(0)
+        if self._gate is not None or state.caps:
+            moves = self._within_power(moves)
+        if self._touches_running:
             # One cycle makes room for a few jobs only: after each that moved something, the next event brings another.
             state.order_shrank = any(isinstance(move, Start) for move in moves)
-        self._trial.undo_to(0)
         if not moves and not self.was_cut:
             return self._empty_plan(self._wake_ms())
         return Plan(state.version, tuple(moves), self.was_cut, self._wake_ms())
@@ -162,7 +171,7 @@ class Planner:
         state = self.state
         if state.fresh or state.order.count or state.to_stop or state.claims or self._touches_running:
             return False
-        if self._reserved_ms < FOREVER_MS:
+        if self._reserved_ms < FOREVER_MS or state.power_budget_watts is not None or state.caps:
             return False
         state.capacity_grew = state.order_shrank = self.was_cut = self.is_strict_stop = False
         self.memo.fill(FOREVER_MS)
@@ -228,6 +237,31 @@ class Planner:
             else:
                 state.rows.table[JOB_REASON, row] = REASONS.index(ReasonCode.CLEANING)
 
+    # --- step 10: power -----------------------------------------------------------------------------------------------
+
+    def _within_power(self, moves: list[Move]) -> list[Move]:
+        """The moves that the power budget allows, with caps; the tables are as before them."""
+        if self._gate is None:
+            return with_caps(self.state, moves, {})
+        return self._gate.with_caps(self._gate.let_through(moves))
+
+    def _scan_without_powerless(self, order: IntArray) -> IntArray:
+        """Scan again without the jobs whose start the power budget does not allow, so that they take no devices from
+        those that may pass them. Returns the order without them."""
+        assert self._gate is not None
+        self._gate.note_order(order)
+        for _ in range(POWER_ROUNDS_MAX):
+            started = int(self.progress[AT_STARTED])
+            refused = self._gate.refused_rows(self._make_starts(started))
+            if not refused:
+                break
+            if self._touches_running:
+                undo_entry(self.out, started, self.out_nodes, self.out_devices, self.state.door)
+            order = order[~np.isin(order, refused)]
+            self._begin_scan(is_whole=True)
+            self._scan_with_room(order, len(order))
+        return order
+
     # --- step 2: order ------------------------------------------------------------------------------------------------
 
     def _order(self) -> IntArray | None:
@@ -266,7 +300,7 @@ class Planner:
         state = self.state
         if state.capacity_grew or state.order_shrank or self.was_cut or self._reservation_is_due():
             return False
-        if state.policy.fair_share.dominant:
+        if state.policy.fair_share.dominant or self._gate is not None:
             return False
         if state.policy.backfill.bypass_max < state.policy.scan_max:
             return False
@@ -293,10 +327,11 @@ class Planner:
         if fresh is not None and (self.is_strict_stop or len(fresh) == 0):
             return 0
         order = rows_in_turn(state) if fresh is None else fresh
-        count = len(order)
         self._begin_scan(is_whole=fresh is None)
         state.capacity_grew = state.order_shrank = False
-        self._scan_with_room(order, count)
+        self._scan_with_room(order, len(order))
+        if self._gate is not None:
+            order = self._scan_without_powerless(order)
         progress = self.progress.tolist()
         started: int = progress[AT_STARTED]
         self._reserved_ms = progress[AT_RESERVED_MS]
@@ -305,7 +340,7 @@ class Planner:
             self.is_strict_stop = progress[AT_STATUS] == STATUS_STRICT
             self.scanned = progress[AT_POSITION] - started
         if started and fresh is None and state.policy.backfill.bypass_max < state.policy.scan_max:
-            count_bypassed(order, count, self.out, started, state.door)
+            count_bypassed(order, len(order), self.out, started, state.door)
         return started
 
     def _begin_scan(self, *, is_whole: bool) -> None:

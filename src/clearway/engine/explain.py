@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from clearway.engine.box import META_RESERVATIONS, RES_JOB, RES_START
 from clearway.engine.dominant import rows_in_turn
 from clearway.engine.explain_limits import find_blocks, find_limits
+from clearway.engine.explain_power import find_power
 from clearway.engine.explain_room import (
     BLOCKERS_MAX,
     DEVICES_COME_UP,
@@ -122,8 +123,9 @@ def _find_all(state: ClusterState, record: JobRecord) -> list[Finding]:
     if record.phase == PHASE_BLOCKED:
         return [*blocks, *limits, *room] if blocks else [*_as_recorded(state, record), *limits, *room]
     beside = [] if room else _find_reserved(scene, record, need)
-    found = [*limits, *room, *beside]
-    found.extend(_find_ahead(state, record, waits_for_room=bool(room or beside) or not found))
+    power = find_power(scene, record, need, has_room=not (room or beside))
+    found = [*limits, *power, *room, *beside]
+    found.extend(_find_ahead(state, record, waits_for_room=bool(room or beside or power) or not found))
     return found or _as_recorded(state, record)
 
 

@@ -53,3 +53,11 @@ def jobs_in_words(jobs: Sequence[int], more: int = 0) -> str:
     if more > 0:
         names.append(f"{more} more")
     return f"{'job' if len(names) == 1 else 'jobs'} {list_in_words(names)}"
+
+
+def power_in_words(watts: int) -> str:
+    """Watts as people write them: `350 W`, `12.5 kW`, `1.2 MW`."""
+    for unit, name in ((1_000_000, "MW"), (1_000, "kW")):
+        if watts >= unit:
+            return f"{watts / unit:.4g} {name}"
+    return f"{watts} W"

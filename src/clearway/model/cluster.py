@@ -63,7 +63,10 @@ class LinkSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """Nodes in a fixed order: the order is the tie-breaker of placement."""
+    """Nodes in a fixed order: the order is the tie-breaker of placement.
+
+    power_budget_watts: what all devices may draw together, see `model.power`; None = any amount.
+    """
 
     nodes: tuple[NodeSpec, ...]
     links: tuple[tuple[str, LinkSpec], ...] = ()

@@ -131,7 +131,8 @@ class SimulatedBackend:
         self._sequence = 0
         self._outages = outages
         self._outage = 0
-        self._health = Health(cluster) if outages else None
+        is_watched = bool(outages) or cluster.power_budget_watts is not None
+        self._health = Health(cluster) if is_watched else None
         self._performers = {
             Start: self._start,
             Stop: self._stop,
@@ -469,7 +470,18 @@ class SimulatedBackend:
             self._prepare(now_ms, run)
 
     def _cap(self, now_ms: int, command: Cap) -> None:
-        """Power caps do not change the speed of simulated devices."""
+        """The devices of a node are slower or faster from now on, and with them the gangs of which they are part."""
+        self._pace.cap(command.node, command.watts)
+        rows = list(self._runs) if self._health is None else self._health.rows_on(command.node)
+        for row in rows:
+            run = self._runs[row]
+            if run.phase == _WORKING and command.node in run.allocation.nodes:
+                self._change_pace(now_ms, run)
+
+    def _change_pace(self, now_ms: int, run: _Run) -> None:
+        ppm = self._pace.ppm(self._jobs[run.row], run.allocation)
+        if ppm != (REFERENCE_PPM if run.progress is None else run.progress.ppm):
+            self._await_end(run, self._progress_of(run).change_pace(now_ms, ppm))
 
     # --- failures -------------------------------------------------------------------------------------------------
 

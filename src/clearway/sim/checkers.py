@@ -6,6 +6,7 @@
 - a gang holds all of its replicas or none, on devices that satisfy its request, its labels, fabric and topology;
 - nothing starts on a node that is down or drained or on a failed device, and nothing stays on a node that went down;
 - no accepted job is lost, runs twice at once, or ends twice; each start has the next generation;
+- all devices together draw no more than the power budget, and none is capped below its floor or without need;
 - held jobs, dependencies, arrays and begin times are respected, and (`rules`) limits of queues and quotas of tenants.
 
 `StateChecker` compares the books with what a kernel's state says of itself. A violation raises InternalError with the
@@ -48,12 +49,14 @@ from clearway.model.events import (
     NodeDown,
     NodeDrained,
     NodeUp,
+    PowerBudgetSet,
 )
 from clearway.model.ids import JobId
 from clearway.model.jobs import Outcome
 from clearway.model.plan import Cap, Migrate, Resize, Start, Stop, Suspend
 from clearway.model.units import MILLI
 from clearway.sim.shadow import Books, Phase, ShadowJob
+from clearway.sim.shadow_power import PowerBooks
 from clearway.sim.shadow_rules import find_misplacement, find_reason_to_wait
 
 STORY_MAX: Final = 20
@@ -68,6 +71,7 @@ class ShadowCluster:
 
     def __init__(self, seed: int = 0, rules: Sequence[Rule] = ()) -> None:
         self.books = Books()
+        self.power = PowerBooks(self.books)
         self.now_ms = 0
         self._seed = seed
         self._rules = rules
@@ -91,6 +95,7 @@ class ShadowCluster:
             JobStopped: self._on_stopped,
             JobSuspended: self._on_suspended,
             JobResized: self._on_resized,
+            PowerBudgetSet: self._on_power_budget,
         }
         self._judges = {
             Start: self._judge_start,
@@ -106,9 +111,11 @@ class ShadowCluster:
         for part in event.events if isinstance(event, Batch) else (event,):
             self._take(part)
         self._check_failed()
+        self.power.begin_decision()
         for command in commands:
             if not isinstance(command, WakeAt):
                 self._judge(command)
+        self._refuse(self.power.find_overdraw())
 
     def check_end(self) -> None:
         """After the last event: every job has ended or waits, and the books are balanced."""
@@ -163,6 +170,9 @@ class ShadowCluster:
                 what = f"node {place}" if place >= 0 else f"device {-1 - place}"
                 self._fail(f"{what} failed and is still held by {list(holders)}", next(iter(holders)))
         self._failed.clear()
+
+    def _on_power_budget(self, event: PowerBudgetSet) -> None:
+        self.power.budget = event.watts
 
     def _on_submitted(self, event: JobSubmitted) -> None:
         if event.job.id in self.books.jobs:
@@ -292,8 +302,7 @@ class ShadowCluster:
         self._hold(job, command.allocation)
 
     def _judge_cap(self, command: Cap) -> None:
-        if not 0 <= command.node < len(self.books.nodes) or command.watts < 0:
-            self._fail(f"no such cap: {command}")
+        self._refuse(self.power.note(command))
 
     def _check_generation(self, job: ShadowJob, command: Start | Resize | Migrate) -> None:
         if command.generation != job.generation + 1:
@@ -325,6 +334,10 @@ class ShadowCluster:
 
     def _note(self, job: JobId, text: str) -> None:
         self._stories.setdefault(job, deque(maxlen=STORY_MAX)).append((self._number, text))
+
+    def _refuse(self, what: str) -> None:
+        if what:
+            self._fail(what)
 
     def _fail(self, what: str, job: JobId | None = None) -> None:
         raise self._failure(what, job)

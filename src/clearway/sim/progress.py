@@ -5,7 +5,8 @@ one millisecond at speed s adds s units. So no rounding adds up, and the end of 
 
 Three marks, safe ≤ base ≤ total: `safe` survives a failure, `base` is what the job has when its present stretch of
 work begins, `total` is all there is to do. A stretch is time on unchanged devices at unchanged speed: a pause (restart)
-and then work, with a checkpoint of `cost_ms` after each `interval_ms` of it, none at the very end.
+and then work, with a checkpoint of `cost_ms` after each `interval_ms` of it, none at the very end. Where only the speed
+changes (`change_pace`), the next stretch carries on with the interval that it is in.
 """
 
 from typing import Final
@@ -26,6 +27,7 @@ class Progress:
 
     __slots__ = (
         "_base",
+        "_carried",
         "_cost_ms",
         "_interval",
         "_loose_milli_ms",
@@ -45,6 +47,7 @@ class Progress:
         self._interval = FOREVER_MS * REFERENCE_PPM if checkpoint is None else checkpoint.interval_ms * REFERENCE_PPM
         self._cost_ms = 0 if checkpoint is None else checkpoint.cost_ms
         self._base = 0
+        self._carried = 0  # work in `base` that counts towards the first checkpoint of this stretch
         self.safe = 0
         self.is_in_memory = False
         self._since_ms = -1  # −1: no stretch is open
@@ -66,6 +69,11 @@ class Progress:
         return self._base >= self._total
 
     @property
+    def ppm(self) -> int:
+        """Speed of the stretch that is open, or of the last one."""
+        return self._ppm
+
+    @property
     def has_work(self) -> bool:
         """Whether there is anything to go on with (known after `pause`)."""
         return self._base > 0
@@ -79,36 +87,64 @@ class Progress:
         self._ppm = ppm
         self._milli = milli
         rest = self._total - self._base
-        checkpoints = max(0, rest - 1) // self._interval
-        return self._work_from_ms - (-rest // ppm) + checkpoints * self._cost_ms
+        return self._work_from_ms - (-rest // ppm) + self._checkpoints_max * self._cost_ms
+
+    def change_pace(self, now_ms: int, ppm: int) -> int:
+        """Go on at another speed with what the stretch is at. Returns when the job would end.
+
+        A checkpoint that is being written counts from now on, and the rest of its time becomes a pause.
+        """
+        elapsed = self._elapsed(now_ms)
+        begun = elapsed - self._completed_checkpoints(elapsed) * self._period
+        is_writing = begun > self._interval and self._completed_checkpoints(elapsed) < self._checkpoints_max
+        pause_ms = -((begun - self._period) // self._ppm) if is_writing else max(0, self._work_from_ms - now_ms)
+        self.pause(now_ms)
+        if is_writing:
+            self.save()
+        else:
+            self._carried = min(begun, self._interval)
+        return self.work(now_ms, ppm=ppm, milli=self._milli, pause_ms=pause_ms)
 
     def pause(self, now_ms: int) -> None:
         """End the stretch, if one is open: regular checkpoints that were completed in it are safe from now on."""
         if self._since_ms < 0:
             return
-        elapsed = max(0, now_ms - self._work_from_ms) * self._ppm
+        elapsed = self._elapsed(now_ms)
         checkpoints = self._completed_checkpoints(elapsed)
+        begin = self._base - self._carried
         saved = checkpoints * self._interval
-        loose = min(elapsed - checkpoints * self._period, self._interval, self._total - self._base - saved)
-        working = saved + loose
+        loose = min(elapsed - checkpoints * self._period, self._interval, self._total - begin - saved)
+        self._base = begin + saved + loose
+        kept_milli_ms = 0
         if checkpoints:
-            self.safe = self._base + saved
-            self._useful_milli_ms += self._loose_milli_ms + self._device_time(saved)
+            self.safe = begin + saved
+            kept_milli_ms = self._device_time(saved - self._carried)
+            self._useful_milli_ms += self._loose_milli_ms + kept_milli_ms
             self._loose_milli_ms = 0
+        else:
+            loose -= self._carried
         self._loose_milli_ms += self._device_time(loose)
         spent = self._milli * (now_ms - self._since_ms)
-        self._lost_milli_ms += spent - self._device_time(saved) - self._device_time(loose)
-        self._base += working
+        self._lost_milli_ms += spent - kept_milli_ms - self._device_time(loose)
         self._since_ms = -1
+        self._carried = 0
 
     @property
     def _period(self) -> int:
         """Units of elapsed work-or-checkpoint time from one completed checkpoint to the next."""
         return self._interval + self._cost_ms * self._ppm
 
+    def _elapsed(self, now_ms: int) -> int:
+        """Units of work-or-checkpoint time of the stretch, with what it carries."""
+        return max(0, now_ms - self._work_from_ms) * self._ppm + self._carried
+
+    @property
+    def _checkpoints_max(self) -> int:
+        """Checkpoints until the end of the work, from the begin of the interval in which the stretch began."""
+        return max(0, self._total - self._base + self._carried - 1) // self._interval
+
     def _completed_checkpoints(self, elapsed: int) -> int:
-        most = max(0, self._total - self._base - 1) // self._interval
-        return min(elapsed // self._period, most)
+        return min(elapsed // self._period, self._checkpoints_max)
 
     def _device_time(self, work: int) -> int:
         """Thousandths × ms that `work` took in this stretch, rounded down."""

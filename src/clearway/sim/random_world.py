@@ -6,13 +6,22 @@ parts have streams of their own, so that more jobs do not change the cluster.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 import numpy as np
 
 from clearway.model.cluster import ClusterSpec, DeviceGroup, NodeSpec, QueueSpec, Quota, TenantSpec
-from clearway.model.events import DemandForecast, Event, JobCancelled, JobHeld, JobReleased, NodeDrained, NodeUp
+from clearway.model.events import (
+    DemandForecast,
+    Event,
+    JobCancelled,
+    JobHeld,
+    JobReleased,
+    NodeDrained,
+    NodeUp,
+    PowerBudgetSet,
+)
 from clearway.model.ids import DEFAULT_QUEUE, ROOT_TENANT, JobId, NodeName, QueueName, TenantName
 from clearway.model.jobs import (
     ArrayMember,
@@ -53,6 +62,26 @@ class World:
     tenants: tuple[TenantSpec, ...]
     faults: tuple[Fault, ...]
     extra_events: tuple[Event, ...]
+
+
+def make_power_world(seed: int) -> World:
+    """The world of `seed` with known watts and a budget: from what idle devices draw to more than enough."""
+    world, draw = make_world(seed), np.random.default_rng([seed, 5])
+    watts = {model: _pick(draw, (0, 250, 400, 700)) for model in MODELS}
+    nodes = tuple(
+        replace(node, groups=tuple(replace(group, watts_max=watts[group.model]) for group in node.groups))
+        for node in world.cluster.nodes
+    )
+    most = sum(group.count * group.watts_max for node in nodes for group in node.groups)
+    changes = tuple(
+        PowerBudgetSet(at_ms, _between(draw, most // 10, most) if _chance(draw, 0.7) else None)
+        for at_ms in sorted(int(draw.integers(SPAN_MS)) for _ in range(_pick(draw, (0, 0, 1, 3))))
+    )
+    return replace(
+        world,
+        cluster=replace(world.cluster, nodes=nodes, power_budget_watts=_between(draw, most // 10, most)),
+        extra_events=tuple(sorted((*world.extra_events, *changes), key=lambda event: event.at_ms)),
+    )
 
 
 def make_world(seed: int) -> World:

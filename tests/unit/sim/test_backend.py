@@ -322,9 +322,27 @@ def test_job_of_no_length_starts_and_ends_in_one_moment():
     assert bench.perform(7, Start(1, 1, ONE)) == [JobStarted(7, 1, 1), JobFinished(7, 1, 1, Outcome.COMPLETED)]
 
 
-def test_power_cap_changes_nothing():
-    bench = BackendBench(make_trace_job())
-    assert bench.perform(0, Cap(0, 300)) == []
+def test_power_cap_slows_a_running_job_until_it_is_lifted():
+    bench = BackendBench(make_trace_job(run_ms=1_000), cluster=make_cluster(watts_max=400))
+    bench.perform(0, Start(1, 1, ONE))
+    bench.perform(100, Cap(0, 200))
+    bench.perform(300, Cap(0, 0))
+    # 100 ms at full speed, 200 ms at 85 %, the rest at full speed again
+    assert bench.run() == [JobFinished(100 + 200 + 730, 1, 1, Outcome.COMPLETED)]
+
+
+def test_power_cap_of_another_node_or_of_unknown_watts_slows_nothing():
+    for cluster, node in ((make_cluster(watts_max=400), 1), (make_cluster(), 0)):
+        bench = BackendBench(make_trace_job(run_ms=1_000), cluster=cluster)
+        bench.perform(0, Start(1, 1, ONE))
+        bench.perform(100, Cap(node, 200))
+        assert bench.run()[-1].at_ms == 1_000
+
+
+def test_job_that_starts_under_a_cap_is_slow_from_the_start():
+    bench = BackendBench(make_trace_job(run_ms=850), cluster=make_cluster(watts_max=400))
+    bench.perform(0, Cap(0, 200), Start(1, 1, ONE))
+    assert bench.run()[-1].at_ms == 1_000
 
 
 def test_rows_of_consecutive_ids_need_no_table():

@@ -22,6 +22,7 @@ from clearway.model.events import (
     NodeDown,
     NodeDrained,
     NodeUp,
+    PowerBudgetSet,
     TimerFired,
 )
 from clearway.model.jobs import (
@@ -85,6 +86,28 @@ def test_life_of_a_job_in_order_is_not_refused():
     tell(shadow, JobStopped(10, 1, 4, StopCause.PREEMPTED, 3), Start(1, 5, ONE), JobStarted(10, 1, 5))
     tell(shadow, JobFinished(10, 1, 5, Outcome.COMPLETED))
     shadow.check_end()
+
+
+# --- power ------------------------------------------------------------------------------------------------------------
+
+
+def make_powered_shadow(budget):
+    shadow = make_shadow(spec(1, replicas=2), spec(2), cluster=make_cluster(2, 4, watts_max=400))
+    tell(shadow, PowerBudgetSet(0, budget))
+    return shadow
+
+
+def test_starts_beyond_the_power_budget_are_found():
+    assert_refused(make_powered_shadow(800), "devices draw 820 W after 480 W, of at most 800 W", Start(2, 1, ONE))
+
+
+def test_a_budget_below_what_is_idle_is_nobody_s_fault():
+    tell(make_powered_shadow(100), TimerFired(10))
+
+
+def test_caps_below_the_floor_and_caps_without_need_are_found():
+    assert_refused(make_powered_shadow(800), "below the floor of 200 W", Cap(0, 150))
+    assert_refused(make_powered_shadow(5_000), "without need", Cap(0, 300))
 
 
 # --- places -----------------------------------------------------------------------------------------------------------

@@ -302,6 +302,15 @@ def test_empty_workload_ends_at_once():
     assert result.capacity_device_ms == 0
 
 
+def test_power_budget_is_told_once_and_slows_what_runs_instead_of_making_it_wait():
+    jobs = [make_trace_job(number, run_ms=1_000, devices=4) for number in (1, 2)]
+    plenty, scarce = (make_cluster(2, 4, watts_max=400, power_budget_watts=watts) for watts in (3_200, 1_600))
+    full, capped = (run(Kernel(make_policy()), *jobs, cluster=cluster) for cluster in (plenty, scarce))
+    assert full.jobs.start_ms.tolist() == capped.jobs.start_ms.tolist() == [0, 0]
+    assert full.jobs.end_ms.tolist() == [1_000, 1_000]
+    assert capped.jobs.end_ms.min() > 1_100
+
+
 def test_real_kernel_replays_a_random_world_to_the_same_decisions():
     world = make_world(3)
     results = [

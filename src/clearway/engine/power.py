@@ -1,0 +1,235 @@
+"""Step 10 of the cycle: what all devices draw together stays within the site's power budget (`model.power`).
+
+Where the full draw would pass the budget, nodes are capped: step by step down `CURVE`, always the step that loses least
+speed for the watts that it saves, so that what is used is slowed before anything has to wait. A move that takes more
+devices is only made if the budget holds with everything that is used at its floor; else it waits with reason POWER.
+
+What waits for power is not starved: a later job may pass only if it is expected to end before the one that waits could
+have its watts (as EASY does with devices), and under a strict policy none may. What would not fit on an idle cluster
+holds nobody up. Nothing is stopped for power. Without a budget none of this is asked.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearway.engine.box import META_RUNNING, RUNNING_END, RUNNING_ROW
+from clearway.engine.reasons import REASON_POWER, REASON_PRIORITY
+from clearway.engine.state import ClusterState
+from clearway.engine.tables import (
+    DEVICE_OWNER,
+    DEVICE_POOL,
+    DEVICE_SHARERS,
+    JOB_PLANNED_MS,
+    JOB_REASON,
+    JOB_SAVED_MS,
+    NONE,
+    POOL_NODE,
+    POOL_SPEED_PPM,
+    POOL_WATTS,
+)
+from clearway.model.allocation import Allocation
+from clearway.model.ids import JobId
+from clearway.model.plan import Cap, Migrate, Move, Reserve, Resize, Start
+from clearway.model.power import CURVE, FLOOR_PERCENT, IDLE_PERCENT
+from clearway.model.units import FOREVER_MS
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+LEVELS: Final = np.array([percent for percent, _ in reversed(CURVE)], dtype=np.int64)
+"""Caps in per cent of a node's largest `watts_max`, from none (100) down to the floor."""
+
+
+class PowerAccount:
+    """Watts of the devices of one state box, as it is when this is made.
+
+    used: bool[devices]. least: int64[devices], watts in use at the floor of its node. idle: int64[devices].
+    """
+
+    def __init__(self, state: ClusterState) -> None:
+        self.state = state
+        inventory = state.inventory
+        self.pools = inventory.pools[:, : inventory.pool_count]
+        devices = inventory.devices[:, : inventory.device_count]
+        self.pool = devices[DEVICE_POOL]
+        watts = self.pools[POOL_WATTS]
+        self.node_watts: IntArray = np.zeros(inventory.node_count, dtype=np.int64)
+        np.maximum.at(self.node_watts, self.pools[POOL_NODE], watts)
+        floors = _part(self.node_watts, FLOOR_PERCENT)[self.pools[POOL_NODE]]
+        self.least: IntArray = np.minimum(floors, watts)[self.pool]
+        self.idle: IntArray = _part(watts, IDLE_PERCENT)[self.pool]
+        self.sharers: IntArray = np.where(devices[DEVICE_OWNER] != NONE, 1, devices[DEVICE_SHARERS])
+        self.used: BoolArray = self.sharers > 0
+
+    def least_watts(self) -> int:
+        """The draw of all devices if every used one were at its floor."""
+        return int(np.where(self.used, self.least, self.idle).sum())
+
+    def idle_watts(self) -> int:
+        """The draw of all devices if none were used."""
+        return int(self.idle.sum())
+
+    def added_watts(self, devices: IntArray) -> int:
+        """What the devices, each named once, draw more in use at their floor than idle."""
+        return int((self.least - self.idle)[devices].sum())
+
+    def decide_caps(self, budget: int) -> dict[int, int]:
+        """Watts by node, of nodes that are to be capped; all at their floor where not even that is enough."""
+        levels, used = _LevelTables(self), np.bincount(self.pool[self.used], minlength=self.pools.shape[1])
+        too_much = int((used * self.pools[POOL_WATTS]).sum() + self.idle[~self.used].sum()) - budget
+        if too_much <= 0:
+            return {}
+        node, level = levels.cheapest_steps(used, too_much)
+        reached: IntArray = np.zeros(len(self.node_watts), dtype=np.int64)
+        np.maximum.at(reached, node, level + 1)
+        capped = np.flatnonzero(reached)
+        return dict(zip(capped.tolist(), levels.caps[reached[capped], capped].tolist(), strict=True))
+
+
+class _LevelTables:
+    """caps: int64[levels, nodes]. watts, speed: [levels, pools] of one device in use, the speed times its model's."""
+
+    def __init__(self, account: PowerAccount) -> None:
+        self.pool_node = account.pools[POOL_NODE]
+        self.caps: IntArray = _part(account.node_watts[None, :], LEVELS[:, None])
+        most = account.pools[POOL_WATTS]
+        self.watts: IntArray = np.minimum(self.caps[:, self.pool_node], most)
+        percents, speeds = zip(*CURVE, strict=True)
+        ratio = 100 * self.watts / np.maximum(most, 1)
+        self.speed = np.interp(ratio, percents, speeds) * account.pools[POOL_SPEED_PPM]
+
+    def cheapest_steps(self, used: IntArray, too_much: int) -> tuple[IntArray, IntArray]:
+        """(nodes, levels left) of the steps down that together save `too_much` watts at the least loss of speed.
+
+        Equal prices go by level, then node: the nodes of a gang, which runs as fast as its slowest, lie together.
+        """
+        saved, lost = (self._steps(used * one) for one in (self.watts, self.speed))
+        price = np.maximum.accumulate(lost / np.maximum(saved, 1), axis=0)
+        level, node = np.nonzero(saved)
+        order = np.lexsort((node, level, price[level, node]))
+        level, node = level[order], node[order]
+        count = int(np.searchsorted(np.cumsum(saved[level, node]), too_much)) + 1
+        return node[:count], level[:count]
+
+    def _steps(self, by_pool: NDArray[np.float64]) -> NDArray[np.float64]:
+        """float64[levels − 1, nodes]: by how much each step down lowers the sum over a node's pools."""
+        nodes = self.caps.shape[1]
+        by_node = np.array([np.bincount(self.pool_node, weights=line, minlength=nodes) for line in by_pool])
+        steps: NDArray[np.float64] = by_node[:-1] - by_node[1:]
+        return steps
+
+
+def _part(watts: IntArray, percent: int | IntArray) -> IntArray:
+    """So many per cent, rounded up."""
+    return -(-watts * percent // 100)
+
+
+def with_caps(state: ClusterState, moves: Sequence[Move], caps: dict[int, int]) -> list[Move]:
+    """The moves, with what makes the caps of the nodes be `caps`."""
+    lower: list[Move] = []
+    higher: list[Move] = []
+    for node in sorted(state.caps.keys() | caps.keys()):
+        before, after = state.caps.get(node, 0), caps.get(node, 0)
+        if before != after:
+            (lower if after and (not before or after < before) else higher).append(Cap(node, after))
+    return [*lower, *moves, *higher]
+
+
+def _beneficiary(move: Move) -> JobId | None:
+    return move.job if isinstance(move, Reserve) else getattr(move, "beneficiary", None)
+
+
+class PowerGate:
+    """Lets moves pass, in order, as long as the budget holds. Made when the tables are as before the first move.
+
+    What passes is used in the account from then on; JOB_REASON of a start that does not pass is written.
+    """
+
+    def __init__(self, state: ClusterState, budget: int) -> None:
+        self.state, self.budget, self.account = state, budget, PowerAccount(state)
+        self._left = budget - self.account.least_watts()
+        self._left_when_idle = budget - self.account.idle_watts()
+        self._turn: IntArray = np.full(state.rows.table.shape[1], NONE, dtype=np.int64)
+        self._latest_end_ms: dict[int, int] = {}
+        self._running = state.running[[RUNNING_ROW, RUNNING_END], : state.meta[META_RUNNING]].tolist()
+
+    def note_order(self, rows: IntArray) -> None:
+        """Waiting jobs in the order in which they are looked at; others come before them."""
+        self._turn[rows] = np.arange(len(rows))
+
+    def let_through(self, moves: Sequence[Move]) -> list[Move]:
+        """The moves that pass. Room is made for a job by all the moves that this takes, or by none."""
+        kept, given_up = [], set()
+        for move in moves:
+            if self._lets(move):
+                kept.append(move)
+            else:
+                given_up.add(_beneficiary(move))
+        return [move for move in kept if (job := _beneficiary(move)) is None or job not in given_up]
+
+    def refused_rows(self, starts: Sequence[Start]) -> list[int]:
+        """Rows of those starts that would not pass. None passes yet."""
+        left, used = self._left, self.account.used.copy()
+        refused = [self.state.jobs[move.job].row for move in starts if not self._lets(move)]
+        self._left, self.account.used = left, used
+        return refused
+
+    def with_caps(self, moves: Sequence[Move]) -> list[Move]:
+        """The moves that passed with the caps that they need: lower ones before, higher ones after them."""
+        return with_caps(self.state, moves, self.account.decide_caps(self.budget))
+
+    def _lets(self, move: Move) -> bool:
+        """Whether the move is to be made."""
+        if not isinstance(move, Start | Resize | Migrate):
+            return True
+        devices = np.unique(move.allocation.devices)
+        devices = devices[~self.account.used[devices]]
+        added = self.account.added_watts(devices)
+        row = self.state.jobs[move.job].row
+        if added == 0 or (added <= self._left and self._may_pass(move, row)):
+            self.account.used[devices] = True
+            self._left -= added
+            return True
+        if isinstance(move, Start):
+            self._wait(row, added, move.allocation)
+        return False
+
+    def _may_pass(self, move: Start | Resize | Migrate, row: int) -> bool:
+        """Whether no job before it waits for watts that it would still have then. Nothing grows while a job waits."""
+        if not isinstance(move, Start):
+            return not self._latest_end_ms
+        until_ms = [end_ms for turn, end_ms in self._latest_end_ms.items() if turn < self._turn[row]]
+        return not until_ms or self._end_ms(row) <= min(until_ms)
+
+    def _end_ms(self, row: int) -> int:
+        table = self.state.rows.table
+        planned = int(table[JOB_PLANNED_MS, row])
+        if planned >= FOREVER_MS:
+            return FOREVER_MS
+        return self.state.now_ms + max(planned - int(table[JOB_SAVED_MS, row]), 1)
+
+    def _wait(self, row: int, added: int, allocation: Allocation) -> None:
+        """The job waits, for power or for one that does, and nothing later passes that would keep it waiting."""
+        reason = REASON_POWER if added > self._left else REASON_PRIORITY
+        self.state.rows.table[JOB_REASON, row] = reason
+        alone = self.account.added_watts(np.unique(allocation.devices))
+        if reason != REASON_POWER or alone > self._left_when_idle:
+            return
+        until_ms = NONE if self.state.policy.backfill.strict else self._enough_at_ms(added)
+        self._latest_end_ms[int(self._turn[row])] = until_ms
+
+    def _enough_at_ms(self, added: int) -> int:
+        """When what runs is expected to have given back enough watts; NONE where nobody knows."""
+        left, sharers = self._left, self.account.sharers.copy()
+        for row, end_ms in zip(*self._running, strict=True):
+            allocation = self.state.by_row[row].allocation
+            assert allocation is not None
+            devices, times = np.unique(allocation.devices, return_counts=True)
+            sharers[devices] -= times
+            left += self.account.added_watts(devices[sharers[devices] == 0])
+            if added <= left:
+                return int(end_ms) if end_ms < FOREVER_MS else NONE
+        return NONE
