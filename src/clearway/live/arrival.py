@@ -1,8 +1,9 @@
 """What a control plane says first when it takes over: itself, its site, and how the machines differ from the journal.
 
 Nodes are compared by name. A new one is added. One that is gone counts as down, and so does what ran there. One that is
-there again is up, with all its devices, until a report says otherwise; a drained one stays drained. A node's hardware
-cannot change under its name, for jobs hold parts of it by number: then the start is refused.
+there again is up, with all its devices, until a report says otherwise; a drained one stays drained. CPUs, memory and
+labels may be others than before. A node's devices cannot change under its name, for jobs hold them by number: then the
+start is refused.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from clearway.model.events import (
     JobFinished,
     JobStopped,
     NodeAdded,
+    NodeChanged,
     NodeDown,
     NodeDrained,
     NodeUp,
@@ -31,7 +33,7 @@ from clearway.model.ids import DEFAULT_QUEUE, JobId, NodeName
 from clearway.model.jobs import StopCause
 
 MEMORY_PERCENT: Final = 2
-"""A machine's memory as its kernel counts it differs by this much from boot to boot; more is another machine."""
+"""A machine's memory as its kernel counts it differs by this much from boot to boot: nothing that need be told."""
 
 GONE: Final = "the node was not found when the control plane started"
 
@@ -51,12 +53,14 @@ def site_events(
 def node_events(
     now_ms: int, inventory: Inventory, nodes: Sequence[NodeSpec], drain_reasons: Mapping[str, str]
 ) -> Iterator[Event]:
-    """How `nodes` differ from what the journal says. Raises InputError for a node whose hardware changed."""
+    """How `nodes` differ from what the journal says. Raises InputError for a node whose devices changed."""
     known = {spec.name: index for index, spec in enumerate(inventory.specs)}
     found = {node.name: node for node in nodes}
     for name, index in known.items():
         if name in found:
             check_same(inventory.specs[index], found[name])
+            if is_changed(inventory.specs[index], found[name]):
+                yield NodeChanged(now_ms, found[name])
             yield from _back(now_ms, inventory, index, drain_reasons)
         elif inventory.is_up[index]:
             yield NodeDown(now_ms, name, GONE)
@@ -76,24 +80,28 @@ def _back(now_ms: int, inventory: Inventory, index: int, drain_reasons: Mapping[
 
 
 def check_same(known: NodeSpec, found: NodeSpec) -> None:
-    """Raise InputError unless the node's hardware is what the journal says."""
+    """Raise InputError unless the node's devices and place are what the journal says."""
     before, now = _hardware(known), _hardware(found)
-    has_memory = known.memory_bytes is not None and found.memory_bytes is not None
-    slack = 0 if known.memory_bytes is None else known.memory_bytes * MEMORY_PERCENT // 100
-    is_near = not has_memory or abs((known.memory_bytes or 0) - (found.memory_bytes or 0)) <= slack
-    if before == now and is_near:
-        return
-    memory = "" if is_near else f" and {known.memory_bytes} bytes of memory"
-    memory_now = "" if is_near else f" and {found.memory_bytes} bytes of memory"
-    raise InputError(
-        f"node {known.name!r}: expected {before}{memory} as in the journal, found {now}{memory_now}; start it with the "
-        "hardware that it had, or give the node a new name: jobs that ran on the old one are then started anew"
-    )
+    if before != now:
+        raise InputError(
+            f"node {known.name!r}: expected {before} as in the journal, found {now}; start it with the devices that it "
+            "had, or give the node a new name: jobs that ran on the old one are then started anew"
+        )
 
 
 def _hardware(node: NodeSpec) -> str:
     devices = " + ".join(f"{group.count} x {group.model}" for group in node.groups) or "no devices"
-    return devices if node.cpu_milli is None else f"{devices}, {node.cpu_milli / 1000:g} CPUs"
+    places = (("NVLink domain", node.nvlink), ("leaf", node.leaf), ("block", node.block))
+    return ", ".join([devices, *(f"{level} {name}" for level, name in places if name)])
+
+
+def is_changed(known: NodeSpec, found: NodeSpec) -> bool:
+    """Whether CPUs, memory or labels are others than the journal says."""
+    if (known.memory_bytes is None) != (found.memory_bytes is None):
+        return True
+    slack = (known.memory_bytes or 0) * MEMORY_PERCENT // 100
+    is_near = abs((known.memory_bytes or 0) - (found.memory_bytes or 0)) <= slack
+    return not is_near or (known.cpu_milli, known.labels) != (found.cpu_milli, found.labels)
 
 
 def lost_jobs(

@@ -1,0 +1,45 @@
+"""How the machines differ from the journal when a control plane starts again."""
+
+import pytest
+from clearway.engine.inventory import Inventory
+from clearway.live.arrival import node_events
+from clearway.model.cluster import DeviceGroup, NodeSpec
+from clearway.model.errors import InputError
+from clearway.model.events import NodeAdded, NodeChanged, NodeDown
+
+
+def make_node(name="n1", *, gpus=8, **said):
+    return NodeSpec(name=name, groups=(DeviceGroup(model="H100", count=gpus),), **said)
+
+
+def differences(known, *found):
+    inventory = Inventory()
+    inventory.add(known)
+    return list(node_events(5, inventory, found, {}))
+
+
+def test_node_that_is_as_it_was_needs_no_word():
+    assert differences(make_node(cpu_milli=8_000), make_node(cpu_milli=8_000)) == []
+
+
+@pytest.mark.parametrize(
+    "now", [{"cpu_milli": 4_000}, {"labels": (("zone", "a"),)}, {"memory_bytes": 1 << 30}, {"cpu_milli": 16_000}]
+)
+def test_node_with_other_cpus_memory_or_labels_changed(now):
+    found = make_node(**{"cpu_milli": 8_000, **now})
+    assert differences(make_node(cpu_milli=8_000), found) == [NodeChanged(5, found)]
+
+
+def test_memory_that_differs_as_from_boot_to_boot_needs_no_word():
+    assert differences(make_node(memory_bytes=100_000), make_node(memory_bytes=98_500)) == []
+
+
+def test_new_node_is_added_and_one_that_is_gone_is_down():
+    other = make_node("n2")
+    assert [type(event) for event in differences(make_node(), other)] == [NodeDown, NodeAdded]
+
+
+@pytest.mark.parametrize("found", [make_node(gpus=4), make_node(leaf="l2")])
+def test_node_with_other_devices_or_place_refuses_the_start(found):
+    with pytest.raises(InputError, match="8 x H100"):
+        differences(make_node(), found)
