@@ -126,6 +126,14 @@ def wait_until(holds: Callable[[], object], what: str) -> None:
         time.sleep(0.005)
 
 
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; one that has ended and was not waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
 class LocalBench(Bench):
     """A bench whose backend is the local one, in a directory of its own."""
 

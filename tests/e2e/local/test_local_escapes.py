@@ -9,7 +9,7 @@ import pytest
 
 from clearway.model.events import DeviceDown, DeviceUp, JobFinished, JobStarted
 from clearway.model.jobs import Outcome
-from support.local import QUICK, local_bench, wait_until
+from support.local import QUICK, is_alive, local_bench, wait_until
 
 KINDS = {
     "setsid": "setsid sleep 600 & echo $! > {pids}",
@@ -26,13 +26,6 @@ KINDS = {
 
 WAIT = "\nwhile [ ! -s {pids} ]; do sleep 0.01; done\nexit 0"
 """The main process ends when the one that outlives it has told its number."""
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
 
 
 @pytest.mark.parametrize("kind", KINDS)

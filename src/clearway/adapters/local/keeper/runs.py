@@ -132,6 +132,7 @@ class Run:
             environment={**launch.environment, **replica.environment, processes.MARK: self.mark},
             script=script,
             workdir=launch.workdir,
+            job_dir=launch.job_dir,
             stdin=replica.stdin,
             stdout=replica.stdout,
             stderr=replica.stderr,

@@ -28,17 +28,19 @@ _FAILED: Final = 127
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Child:
-    """What to execute, as whom, and where. script: descriptor of a file, -1 = none. Paths: "" = /dev/null.
+    """What to execute, as whom, and where. Paths: "" = /dev/null.
 
-    truncates: output files begin empty; processes that share one append to it, and the first of them opens it before
-    the others: gate is a pipe that ends when it has (-1 = do not wait). entry_files: control files to which `0` is
-    written to enter the group. files_max: soft limit of open files.
+    script: descriptor of a file, -1 = none. job_dir: must be within the user's reach. truncates: output files begin
+    empty; processes that share one append to it, and the first of them opens it before the others: gate is a pipe that
+    ends when it has (-1 = do not wait). entry_files: control files to which `0` is written to enter the group.
+    files_max: soft limit of open files.
     """
 
     argv: tuple[str, ...]
     environment: dict[str, str]
     script: int
     workdir: str
+    job_dir: str
     stdin: str
     stdout: str
     stderr: str
@@ -95,6 +97,8 @@ def _run_child(child: Child, writer: int) -> NoReturn:
             _enter(path)
         step = f"become user {child.uid}"
         _become(child)
+        step = f"job directory {child.job_dir}, as user {os.getuid()}"
+        os.stat(child.job_dir)
         step = f"working directory {child.workdir}"
         os.chdir(child.workdir)
         step = "standard files"
