@@ -1,6 +1,7 @@
 """How the machines differ from the journal when a control plane starts again."""
 
 import pytest
+
 from clearway.engine.inventory import Inventory
 from clearway.live.arrival import node_events
 from clearway.model.cluster import DeviceGroup, NodeSpec
