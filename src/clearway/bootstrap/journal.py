@@ -60,7 +60,7 @@ def verify_journal(places: Places, config: Config) -> Verified:
 def replay_journal(places: Places, config: Config) -> Replayed:
     """Decide again by the recorded events, and compare each plan with the recorded one, byte for byte.
 
-    A policy that the journal names is taken from the named ones, else from the configuration. Raises as `verify_journal`.
+    A policy that the journal names is one of the named ones, else the configured one. Raises as `verify_journal`.
     """
     reader = open_reader(database_url(places, config))
     try:

@@ -23,6 +23,7 @@ from clearway.bootstrap.configuration import read_config_file, resolve_policy
 from clearway.bootstrap.journal import database_url
 from clearway.bootstrap.machine import find_devices
 from clearway.bootstrap.places import (
+    FOLDER_MODE,
     Places,
     Running,
     find_state_dir,
@@ -45,9 +46,6 @@ from clearway.server.serving import Server
 from clearway.server.settings import ServerSettings
 from clearway.wire.config import Config, is_loopback, parse_listen
 from clearway.wire.problems import ParseError
-
-FOLDER_MODE: Final = 0o711
-"""Of the state directory: jobs of other users must reach their own folders below it; each file in it is private."""
 
 STOP_S: Final = 30.0
 

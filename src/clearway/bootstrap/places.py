@@ -22,6 +22,9 @@ TOKEN_VARIABLE: Final = "CLEARWAY_TOKEN"  # noqa: S105 - the name of a variable
 STATE_DIR_VARIABLE: Final = "CLEARWAY_STATE_DIR"
 CA_FILE_VARIABLE: Final = "CLEARWAY_CA_FILE"
 
+FOLDER_MODE: Final = 0o711
+"""Of the state directory: jobs of other users must reach their own folders below it; each file in it is private."""
+
 
 @dataclass(frozen=True, slots=True)
 class Places:

@@ -1,5 +1,6 @@
 """`clearway up` and `clearway down`: start a control plane on this machine, and stop it."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -167,15 +168,15 @@ def _narrate(session: Session, story: "object", ended: threading.Event, *, exit_
 def _start_in_background(
     session: Session, config_file: Path | None, state_dir: Path | None, listen: str, devices: str
 ) -> None:
-    from clearway.bootstrap.places import read_running
+    from clearway.bootstrap.places import FOLDER_MODE, read_running
 
     places = places_of(state_dir)
-    places.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    places.folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     words = [sys.executable, "-m", "clearway.cli", "up", "--state-dir", str(places.folder)]
     words += ["--config", str(config_file)] if config_file else []
     words += ["--listen", listen] if listen else []
     words += ["--devices", devices] if devices else []
-    with places.log.open("ab") as log:
+    with open(places.log, "ab", opener=_open_private) as log:
         started = subprocess.Popen(  # noqa: S603 - our own program and the words just made
             words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
@@ -193,6 +194,11 @@ def _start_in_background(
         time.sleep(POLL_S)
     started.terminate()
     raise InputError(f"expected a control plane within {READY_S:.0f} s, found none; see {places.log}")
+
+
+def _open_private(path: str, flags: int) -> int:
+    """Readable by its owner alone from its first moment on."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def down(
@@ -230,8 +236,6 @@ def _cancel_all(client: "Client") -> int:
 
 
 def _stop(running: "Running") -> None:
-    import os
-
     os.kill(running.pid, signal.SIGTERM)
     deadline = time.monotonic_ns() + int(STOP_S * 1e9)
     while _is_alive(running.pid):

@@ -12,6 +12,7 @@ from clearway.cli.slurm.values import (
     ends_ms,
     is_waiting,
     job_name_of,
+    output_of,
     ran_ms,
     render_elapsed,
     render_host_list,
@@ -113,7 +114,7 @@ def show_job(session: Session, job: JobView, now_ms: int) -> None:
         ("Preemptions", str(job.preemptions) if job.preemptions else ""),
         ("Exit code", f"{job.exit_code}:{job.signal}" if job.state.is_final else ""),
         ("Work folder", job.workdir),
-        ("Output", job.output),
+        ("Output", output_of(job)),
         ("Errors", job.error),
     ]
     show_pairs(session, ("Field", "Value"), [(session.translate(label), value) for label, value in rows if value])

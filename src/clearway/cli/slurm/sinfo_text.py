@@ -11,10 +11,10 @@ from clearway.model.ids import DEFAULT_QUEUE
 from clearway.model.units import MIB, MILLI
 from clearway.ports.views import DeviceState, NodeState, NodeView, QueueView
 
-DEFAULT_FORMAT: Final = "%9P %.5a %.10l %.6D %.6t %N"
-LONG_FORMAT: Final = "%9P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N"
-NODE_FORMAT: Final = "%{width}N %.6D %9P %6t"
-SUMMARY_FORMAT: Final = "%9P %.5a %.10l %.16F %N"
+DEFAULT_FORMAT: Final = "%{partition}P %.5a %.10l %.6D %.6t %N"
+LONG_FORMAT: Final = "%{partition}P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N"
+NODE_FORMAT: Final = "%{node}N %.6D %{partition}P %6t"
+SUMMARY_FORMAT: Final = "%{partition}P %.5a %.10l %.16F %N"
 REASON_FORMAT: Final = "%20E %9u %19H %N"
 
 _ORDER: Final = tuple(NodeState)
@@ -52,13 +52,18 @@ def render_sinfo(
     if format_long:
         cells = parse_long_format(format_long, COLUMNS)
     else:
-        width = max([8, *(len(node.name) for node in nodes)])
-        default = NODE_FORMAT.format(width=width) if by_node else DEFAULT_FORMAT
+        default = NODE_FORMAT if by_node else LONG_FORMAT if is_long else DEFAULT_FORMAT
         default = SUMMARY_FORMAT if is_summary else REASON_FORMAT if are_reasons else default
-        cells = parse_short_format(format_short or (LONG_FORMAT if is_long else default), COLUMNS)
+        cells = parse_short_format(format_short or _fit_names(default, nodes, queues), COLUMNS)
     groups = _group(nodes, queues, by_state=not is_summary, by_node=by_node, are_reasons=are_reasons)
     head = f"{render_date(now_ms, zone)}\n" if is_long and has_header else ""
     return head + render_table(cells, groups, has_header=has_header)
+
+
+def _fit_names(text: str, nodes: Sequence[NodeView], queues: Sequence[QueueView]) -> str:
+    """The format with columns as wide as the names in them, as sinfo makes them where nobody says how wide."""
+    partition = max([9, *(len(_partition(Group((), queue))) for queue in queues)])
+    return text.format(partition=partition, node=max([8, *(len(node.name) for node in nodes)]))
 
 
 def _group(

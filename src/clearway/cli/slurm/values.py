@@ -76,6 +76,22 @@ def gpu_text_of(job: JobView) -> str:
     return f"{job.device_milli / MILLI:g}"
 
 
+def output_of(job: JobView) -> str:
+    """The file that the job writes to, by the pattern that it gave or Slurm's default, in its work folder."""
+    pattern = job.output or ("slurm-%j.out" if job.array is None else "slurm-%A_%a.out")
+    index = "" if job.array_index is None else str(job.array_index)
+    known = {
+        "j": str(job.id),
+        "J": str(job.id),
+        "A": str(job.array or job.id),
+        "a": index,
+        "x": job.name,
+        "u": job.user,
+    }
+    path = re.sub(r"%([jJAaxu%])", lambda match: known.get(match[1], "%"), pattern)
+    return path if path.startswith("/") or not job.workdir else f"{job.workdir.rstrip('/')}/{path}"
+
+
 def render_time_used(time_ms: int) -> str:
     """squeue's `[d-]h:mm:ss`: `0:05`, `12:30`, `1:02:03`, `2-00:00:00`."""
     seconds = time_ms // SECOND_MS
