@@ -202,8 +202,8 @@ def expire_user(path: Path, *, user: str, expires_ms: int) -> int:
 def _make_entry(
     *, user: str, role: Role, tenants: tuple[TenantName, ...], unix_user: str, expires_ms: int | None
 ) -> tuple[str, TokenEntry]:
-    for name in (user, unix_user, *tenants):
-        if len(name) > NAME_CHARACTERS_MAX or not (name or name is unix_user) or not name.isprintable():
+    for name in (user, *([unix_user] if unix_user else []), *tenants):
+        if not 1 <= len(name) <= NAME_CHARACTERS_MAX or not name.isprintable():
             raise InputError(f"expected a name of 1 to {NAME_CHARACTERS_MAX} printable characters, found {name!r:.80}")
     if role in (Role.USER, Role.TENANT_ADMIN, Role.VIEWER) and not tenants:
         raise InputError(f"expected at least one tenant for a {role}, found none; `root` is above all others")

@@ -163,7 +163,9 @@ def _show_reason(reason: Rejection, seen: Seen) -> Rejection:
 
 def _show_text(text: str, seen: Seen) -> str:
     def show(match: re.Match[str]) -> str:
-        return match[0] if all(seen(job) for job in _numbers(match[2])) else f"{match[1]} of another tenant"
+        if all(seen(job) for job in _numbers(match[2])):
+            return match[0]
+        return "a job of another tenant" if match[1] == "job" else "jobs of other tenants"
 
     return _JOBS_NAMED.sub(show, text)
 
