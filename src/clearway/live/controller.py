@@ -21,6 +21,7 @@ from threading import RLock
 from typing import Final
 
 from clearway.engine.explain import planned_start_ms
+from clearway.forecast.feed import DemandFeed
 from clearway.kernel import Kernel
 from clearway.kernel.decisions import DecisionDigest, render_decision
 from clearway.live.arrival import lost_jobs, node_events, site_events
@@ -37,6 +38,7 @@ from clearway.model.errors import ClearwayError, InternalError
 from clearway.model.events import (
     Batch,
     ControlStarted,
+    DemandForecast,
     DeviceDown,
     DeviceUp,
     Event,
@@ -44,6 +46,7 @@ from clearway.model.events import (
     JobHeld,
     JobReleased,
     JobRequeued,
+    JobSubmitted,
     NodeDown,
     NodeDrained,
     NodeUp,
@@ -129,6 +132,7 @@ class Controller:
         self._guard = Guard(self._settings.guard, self._books.jobs.get)
         self._keys = Keys()
         self._notices = Notices()
+        self._demand = DemandFeed() if kernel.policy.headroom.enabled else None
         self._runs: dict[JobId, RunSpec] = {}
         self._plans: deque[tuple[int, Plan]] = deque(maxlen=PLANS_KEPT)
         self._last_id = JobId(0)
@@ -177,6 +181,7 @@ class Controller:
         """Take in a record of the journal."""
         self._guard.note(event)
         self._keys.note(event)
+        self._note_demand(event)
         self._kernel.recover(event)
         self._views.note(event)
         draft = self._draft()
@@ -193,6 +198,15 @@ class Controller:
 
     def _now_ms(self) -> int:
         return max(self._clock.now_ms(), self._kernel.state.now_ms)
+
+    def _note_demand(self, event: Event) -> None:
+        """Arrivals, and forecasts that were made of them, for the forecaster."""
+        if self._demand is not None:
+            for part in each_part(event):
+                if isinstance(part, JobSubmitted):
+                    self._demand.observe(part.job, part.at_ms)
+                elif isinstance(part, DemandForecast):
+                    self._demand.note(part)
 
     def _launch(self, job: JobId) -> tuple[JobSpec, RunSpec]:
         """What a job is and how it is run."""
@@ -226,7 +240,8 @@ class Controller:
         """When a turn is due by a timer or another try of the storage; FOREVER_MS = never."""
         if self._storage_error is not None:
             return self._retry_at_ms
-        return min(self._timer_ms, self._guard.next_ms())
+        demand_ms = FOREVER_MS if self._demand is None else self._demand.next_ms
+        return min(self._timer_ms, self._guard.next_ms(), demand_ms)
 
     def turn(self, now_ms: int) -> None:
         """One turn, as the head of this module says."""
@@ -298,6 +313,11 @@ class Controller:
         events = self._guard.due(now_ms)
         for event in events:
             self._guard.note(event)
+        if self._demand is not None and self._demand.next_ms <= now_ms:
+            self._demand.skip_to(now_ms)
+            forecast = replace(self._demand.forecast(), at_ms=now_ms)
+            self._demand.note(forecast)
+            events.append(forecast)
         if self._timer_ms <= now_ms:
             self._timer_ms = FOREVER_MS
             events.append(TimerFired(now_ms))
@@ -342,6 +362,7 @@ class Controller:
         self._keys.note(event)
         for own in intake.events:
             self._guard.note(own)
+            self._note_demand(own)
         commands, plans, after = self._decide(event, draft, now_ms)
         self._give_answers(accepted)
         self._write_decided(Changes(events=plans, jobs=after), commands, now_ms)
