@@ -132,6 +132,8 @@ class Planner:
         fresh = self._order()
         started = self._scan(fresh)
         moves.extend(self._make_starts(started))
+        if state.dependencies.has_singletons:
+            moves = self._without_conflicts(moves)
         if self._touches_running:
             moves.extend(improve_plan(self._trial, frozenset(self.out[OUT_ROW, :started].tolist()), self._tried))
             self._retry_ms = self._next_unprotected_ms()
@@ -401,10 +403,13 @@ class Planner:
             end = device + replicas * record.spec.request.devices
             allocation = Allocation(out_nodes[node : node + replicas].copy(), out_devices[device:end].copy())
             moves.append(Start(record.spec.id, record.generation + 1, allocation))
-        conflicts = self.state.dependencies.conflicts(
-            [by_row[row].spec for row in self.out[OUT_ROW, :started].tolist()]
-        )
-        return [move for move in moves if move.job not in conflicts] if conflicts else moves
+        return moves
+
+    def _without_conflicts(self, moves: list[Move]) -> list[Move]:
+        """The moves without the starts of singletons that come after another start of their name, a claimant's too."""
+        jobs = self.state.jobs
+        conflicts = self.state.dependencies.conflicts([jobs[one.job].spec for one in moves if isinstance(one, Start)])
+        return [one for one in moves if not (isinstance(one, Start) and one.job in conflicts)] if conflicts else moves
 
 
 def _lengthened(array: IntArray, more: int) -> IntArray:

@@ -112,10 +112,13 @@ class Dependencies:
                 self._rivals[waiter].remove(spec.id)
         return (*waiting, *self.arrays.end(spec), *self._deactivate(spec))
 
+    @property
+    def has_singletons(self) -> bool:
+        """Whether a job was ever accepted of whose name only one may run."""
+        return bool(self._singletons)
+
     def conflicts(self, specs: list[JobSpec]) -> set[JobId]:
         """Singletons among jobs that are to start together that come after another of their name."""
-        if not self._singletons:
-            return set()
         seen: set[tuple[str, str]] = set()
         found: set[JobId] = set()
         for spec in specs:

@@ -198,12 +198,13 @@ class Recorder:
 
     def close(self, now_ms: int) -> int:
         """The run stops at `now_ms`. Counts what is still held, writes the last row of the series, and returns the end
-        of the window of all integrals: the last end of a job, or `now_ms` where jobs still hold devices or none ended.
+        of the window of all integrals: the last end of a job, or the last time at which one gave devices back and never
+        came to its end; `now_ms` where jobs still hold devices or none ended.
         """
         holders = [row for row, held in enumerate(self._held_now) if held]
         for row in holders:
             self.holds(row, now_ms, self._held_now[row])
-        end_ms = now_ms if holders or not self.ended else max(self._end)
+        end_ms = now_ms if holders or not self.ended else max(max(self._end), max(self._held_since))
         self._samples = [sample for sample in self._samples if sample[0] < end_ms]
         self._samples.append(self._row(end_ms))
         return end_ms

@@ -49,6 +49,18 @@ def test_integrals_run_to_the_last_end_and_follow_the_capacity():
     assert result.useful_device_ms == 100
 
 
+def test_job_that_left_after_the_last_end_and_never_came_back_counts_within_the_window():
+    recorder = make_recorder(make_trace_job(1), make_trace_job(2))
+    for row in (0, 1):
+        recorder.submitted(row)
+        recorder.took(row, 0, 1_000)
+        recorder.started(row, 0)
+    recorder.finished(0, 100, Outcome.COMPLETED, 100_000)
+    recorder.left(1, 300, was_running=True, is_preemption=False)
+    result = finish(recorder, 900)
+    assert (result.allocated_device_ms, result.capacity_device_ms) == (400, 300 * 8)
+
+
 def test_job_that_still_runs_counts_until_the_stop():
     recorder = make_recorder(make_trace_job())
     recorder.submitted(0)
