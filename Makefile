@@ -14,7 +14,7 @@ JOBS ?= 2
 # The first seed and the number of seeds of `make sim` and `make soak`.
 START ?= 0
 
-.PHONY: help setup check test test-fast bench run sim soak accept docs pictures lock clean
+.PHONY: help setup check test test-fast bench run sim soak accept docs kubernetes pictures lock clean
 
 help: ## list the tasks
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r task text; do \
@@ -55,6 +55,9 @@ accept: setup ## rewrite the golden files from what the code gives now; look at 
 
 docs: setup ## write the generated pages of docs/ anew
 	@$(BIN)/python scripts/render_docs.py
+
+kubernetes: ## build, once, the Kubernetes that tests/kubernetes runs against (needs Go; twelve minutes)
+	@./scripts/kubernetes/build
 
 pictures: setup ## draw docs/pictures/overview.png, which README shows, anew
 	@$(BIN)/python scripts/render_pictures.py

@@ -43,14 +43,15 @@ READY_S: Final = 60.0
 class KubernetesBackend:
     """Implements `clearway.ports.backend.LastingBackend` on a real cluster.
 
-    Public beside the port, for the intake: `book` under `lock`, and `on_change`, called in the backend's thread after
-    each change of the book.
+    Public beside the port, for the intake: `book` under `lock`; `now_ms`, the time of the last observation; `reasons`
+    and `call_later`, for the backend's own thread; `serve` and `poke`.
     """
 
     def __init__(self, config: KubernetesConfig) -> None:
         self.book = Book(config)
         self.lock = threading.Lock()
-        self.on_change: Callable[[], None] = lambda: None
+        self.now_ms = 0
+        self._on_change: Callable[[], None] = _nothing
         self._config = config
         self._world: World | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -103,14 +104,15 @@ class KubernetesBackend:
                     self.book.stop(now_ms, command.job, command.generation - 1, StopCause.MIGRATED)
                 case Cap():
                     pass
-        self._poke()
+        self.poke()
         self._world.wake()
 
     def observe(self, now_ms: int) -> Sequence[Event]:
         """What happened since the last call."""
         with self.lock:
+            self.now_ms = now_ms
             events = self.book.settle(now_ms)
-        self._poke()
+        self.poke()
         return events
 
     def close(self) -> None:
@@ -255,7 +257,7 @@ class KubernetesBackend:
             wanted = self.book.take_wanted()
         for source in wanted:
             self.spawn(self._look_up(source))
-        self.on_change()
+        self._on_change()
         if self._world is not None:
             self._world.wake()
 
@@ -278,8 +280,22 @@ class KubernetesBackend:
 
     # --- acting ---------------------------------------------------------------------------------------------------
 
-    def _poke(self) -> None:
-        """Have the backend's thread carry out what the book asks for."""
+    def serve(self, on_change: Callable[[], None], work: Callable[[], Awaitable[None]]) -> None:
+        """Have `on_change` called in the backend's thread after each change of the book, and run `work` there."""
+        loop = self._loop
+        assert loop is not None, "nodes comes first"
+        self._on_change = on_change
+        loop.call_soon_threadsafe(lambda: self.spawn(work()))
+        self.poke()
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> None:
+        """Have `call` called in the backend's thread after so many seconds; from any thread."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(lambda: loop.call_later(seconds, call))
+
+    def poke(self) -> None:
+        """Have the backend's thread carry out what the book asks for; from any thread."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._act)
@@ -289,7 +305,7 @@ class KubernetesBackend:
             actions = self.book.take_actions()
         for action in actions:
             self.spawn(self._carry_out(action))
-        self.on_change()
+        self._on_change()
 
     async def _carry_out(self, action: Action) -> None:
         match action:
@@ -320,6 +336,10 @@ class KubernetesBackend:
                     self.book.unbind(pod.uid)
                 self._changed()
                 return
+
+
+def _nothing() -> None:
+    """Nobody is served yet."""
 
 
 async def _rest(pause_s: float) -> float:

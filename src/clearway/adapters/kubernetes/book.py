@@ -169,7 +169,7 @@ class Book:
         live = [pod for pod in pods if not pod.is_over and not pod.is_leaving]
         return sorted(live, key=lambda pod: (pod.index < 0, pod.index, pod.created, pod.name, pod.uid))
 
-    def _waiting(self, bundle: Bundle) -> list[PodFacts]:
+    def waiting(self, bundle: Bundle) -> list[PodFacts]:
         """Pods of it that lie nowhere and may."""
         return [pod for pod in self._live(bundle) if pod.uid not in self._places and not pod.gates]
 
@@ -201,14 +201,15 @@ class Book:
         if arrival.group in self.bundles:
             self._arrivals.append(arrival)
 
-    def restore(self, now_ms: int, job: JobId, origin: str) -> None:
-        """The job waits already, as the journal says; its pods are found by its origin."""
+    def restore(self, now_ms: int, job: JobId, origin: str, size: int, message: str = "") -> None:
+        """The job of `size` pods waits already, as the journal says; its pods are found by its origin. message: why it
+        is held."""
         key, _, _ = origin.rpartition("#")
         bundle = self.bundles.get(key)
         if bundle is None or bundle.job is not None:
             self._events.append(JobCancelled(now_ms, job))
             return
-        bundle.job, bundle.key = job, origin
+        bundle.job, bundle.key, bundle.size, bundle.is_held = job, origin, size, message == NOT_WHOLE
         self.jobs[job] = bundle
         self._dirty[key] = None
         self._arrivals = [arrival for arrival in self._arrivals if arrival.group != key]
@@ -232,7 +233,7 @@ class Book:
         if bundle is None:
             self._events.append(JobFinished(now_ms, job, generation, Outcome.CANCELLED))
             return
-        pods = self._waiting(bundle)[: len(places)]
+        pods = self.waiting(bundle)[: len(places)]
         if len(pods) < len(places):
             self._hold(now_ms, bundle, JobStopped(now_ms, job, generation, StopCause.MIGRATED, reason=NOT_WHOLE))
             return
@@ -342,7 +343,7 @@ class Book:
         return bundle.run is not None and any(slot.pod == uid for slot in bundle.run.slots)
 
     def _settle_waiting(self, now_ms: int, bundle: Bundle) -> None:
-        pods = self._waiting(bundle)
+        pods = self.waiting(bundle)
         if bundle.job is None:
             if bundle.size and len(pods) >= bundle.size and not bundle.key:
                 self._offer(bundle, pods[: bundle.size])
@@ -389,7 +390,7 @@ class Book:
             return
         if not holding and all(slot.pod for slot in run.slots):
             self._finish(now_ms, bundle, run, lying)
-        elif not holding and not self._waiting(bundle):
+        elif not holding and not self.waiting(bundle):
             self._stop(now_ms, bundle, StopCause.MIGRATED, NOT_WHOLE)
             self._end_stopped(now_ms, bundle, run)
         elif self._refill(now_ms, bundle, run) and run.phase is RunPhase.STARTING:
@@ -403,7 +404,7 @@ class Book:
     def _refill(self, now_ms: int, bundle: Bundle, run: Run) -> bool:
         """Give slots whose pods are gone or failed to pods that replace them; False = the run is stopped instead."""
         empty = [slot for slot in run.slots if not self._is_well(slot)]
-        spare = self._waiting(bundle)
+        spare = self.waiting(bundle)
         pairs = list(zip(empty, spare, strict=False))
         if not pairs:
             if spare and run.phase is RunPhase.RUNNING and len(self._live(bundle)) > bundle.size:
@@ -485,7 +486,7 @@ class Book:
             self._forget(bundle)
             return
         stopped = JobStopped(now_ms, run.job, run.generation, run.cause, reason=run.reason)
-        if len(self._waiting(bundle)) < bundle.size:
+        if len(self.waiting(bundle)) < bundle.size:
             self._hold(now_ms, bundle, stopped)
         else:
             self._events.append(stopped)

@@ -504,7 +504,7 @@ def test_waiting_job_finds_its_pods_after_a_restart_and_is_not_submitted_again()
     world = World(n1=8)
     world.put("p")
     world.settle()
-    world.book.restore(0, 5, "vision/pod/uid-p#uid-p")
+    world.book.restore(0, 5, "vision/pod/uid-p#uid-p", 1)
     assert world.book.take_arrivals() == ()
     assert world.settle() == []
     world.start(5, ("n1", (0,)))
@@ -513,5 +513,5 @@ def test_waiting_job_finds_its_pods_after_a_restart_and_is_not_submitted_again()
 
 def test_waiting_job_whose_pods_are_gone_after_a_restart_is_cancelled():
     world = World(n1=8)
-    world.book.restore(7, 5, "vision/pod/u1#u1")
+    world.book.restore(7, 5, "vision/pod/u1#u1", 1)
     assert world.settle() == [JobCancelled(7, 5)]

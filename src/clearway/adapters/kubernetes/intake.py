@@ -1,0 +1,147 @@
+"""Between the book and a control plane: whole groups of pods become jobs there, and its reasons go to the pods.
+
+Everything here runs in the backend's thread, except the answers of the control plane, which come in its own. Namespaces
+are tenants: one that is new is made known before the first job of it is submitted. The key of a submission names the
+group and its first pod, so that a group is accepted once, whatever is repeated after a crash.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from concurrent.futures import Future
+from typing import Final
+
+from clearway.adapters.kubernetes.backend import KubernetesBackend
+from clearway.adapters.kubernetes.facts import PodFacts
+from clearway.adapters.kubernetes.placement import summarize_mismatches
+from clearway.adapters.kubernetes.runs import Arrival, Bundle
+from clearway.model.cluster import TenantSpec
+from clearway.model.errors import ClearwayError, InputError
+from clearway.model.ids import JobId, TenantName
+from clearway.model.plan import Explanation
+from clearway.ports.control import Control, Submission
+
+log = logging.getLogger(__name__)
+
+ACTOR: Final = "kubernetes"
+"""In whose name jobs are submitted: who may create pods is the API server's business, and was decided there."""
+
+EXPLAIN_S: Final = 2.0
+"""Pause between two rounds of reasons."""
+
+EXPLAINED_MAX: Final = 50
+"""Jobs that are explained in one round, those that were not for the longest time first."""
+
+PODS_TOLD_MAX: Final = 100
+"""Pods of one gang that are told why it waits; the rest wait for the same reason."""
+
+RETRY_S: Final = 1.0
+"""Pause before what the control plane could not take is offered again."""
+
+
+class Intake:
+    """Serves one backend and one control plane from `begin` on. Waiting jobs of before are restored first."""
+
+    def __init__(self, backend: KubernetesBackend, control: Control, tenants: Iterable[str]) -> None:
+        self._backend = backend
+        self._control = control
+        self._tenants = set(tenants)
+        self._explained: dict[JobId, None] = {}
+
+    def begin(self) -> None:
+        """Take what comes from now on; to be called once the control plane is ready."""
+        self._backend.serve(self._take, self._explain_forever)
+
+    # --- arrivals -------------------------------------------------------------------------------------------------
+
+    def _take(self) -> None:
+        """Submit the groups that became whole."""
+        with self._backend.lock:
+            arrivals = self._backend.book.take_arrivals()
+        for arrival in arrivals:
+            self._make_tenant(arrival.job.tenant)
+            submission = Submission(jobs=(arrival.job,), runs=(arrival.run,), actor=ACTOR, key=arrival.key)
+            future = self._control.submit(submission)
+            future.add_done_callback(lambda done, arrival=arrival: self._on_answer(arrival, done))  # type: ignore[misc]
+
+    def _make_tenant(self, name: TenantName) -> None:
+        if name not in self._tenants:
+            self._tenants.add(name)
+            future = self._control.set_site((), (TenantSpec(name=name),), actor=ACTOR)
+            future.add_done_callback(lambda done: self._on_tenant(name, done))
+
+    def _on_tenant(self, name: TenantName, done: "Future[None]") -> None:
+        if done.exception() is not None:
+            self._tenants.discard(name)
+
+    def _on_answer(self, arrival: Arrival, done: "Future[tuple[JobId, ...]]") -> None:
+        """The control plane accepted a job, refused it, or takes nothing now."""
+        error = done.exception()
+        with self._backend.lock:
+            if error is None:
+                (job,) = done.result()
+                self._backend.book.accept(self._backend.now_ms, arrival, job)
+            elif isinstance(error, InputError):
+                self._backend.book.reject(arrival, str(error))
+        if error is not None and not isinstance(error, InputError):
+            self._backend.call_later(RETRY_S, lambda: self._offer_again(arrival))
+        self._backend.poke()
+
+    def _offer_again(self, arrival: Arrival) -> None:
+        with self._backend.lock:
+            self._backend.book.retry(arrival)
+        self._take()
+
+    # --- reasons --------------------------------------------------------------------------------------------------
+
+    async def _explain_forever(self) -> None:
+        while True:
+            await asyncio.sleep(EXPLAIN_S)
+            try:
+                await self._explain_round()
+            except ClearwayError as error:
+                log.info("reasons were not written: %s", error)
+
+    async def _explain_round(self) -> None:
+        for job in self._choose():
+            try:
+                explanation = await asyncio.wrap_future(self._control.explain(job))
+            except InputError:
+                continue
+            with self._backend.lock:
+                bundle = self._backend.book.jobs.get(job)
+                pods = [] if bundle is None else self._backend.book.waiting(bundle)[:PODS_TOLD_MAX]
+                message = self._compose(bundle, explanation)
+            if message:
+                await asyncio.gather(*(self._backend.reasons.tell(pod, message) for pod in pods))
+
+    def _choose(self) -> list[JobId]:
+        """Waiting jobs, those first that were not explained or not for long."""
+        with self._backend.lock:
+            waiting = [job for job, bundle in self._backend.book.jobs.items() if bundle.run is None]
+        rank = {job: place for place, job in enumerate(self._explained)}
+        chosen = sorted(waiting, key=lambda job: (rank.get(job, -1), job))[:EXPLAINED_MAX]
+        there = set(waiting)
+        kept = [job for job in self._explained if job in there and job not in chosen]
+        self._explained = dict.fromkeys([*kept, *chosen])
+        return chosen
+
+    def _compose(self, bundle: Bundle | None, explanation: Explanation) -> str:
+        """What kubectl's users read: nodes first, as they are used to, then Clearway's own reasons and remedy."""
+        if bundle is None or not explanation.reasons:
+            return ""
+        parts = [f"{reason.code}: {reason.message}" for reason in explanation.reasons]
+        pods = self._backend.book.waiting(bundle)
+        if pods:
+            parts.insert(0, self._judge_nodes(pods[0]))
+        if explanation.fix:
+            parts.append(f"What would help: {explanation.fix}")
+        return " ".join(part if part.endswith(".") else part + "." for part in parts)
+
+    def _judge_nodes(self, pod: PodFacts) -> str:
+        nodes = self._backend.book.nodes
+        entries = [entry for entry in nodes.entries.values() if not entry.is_gone]
+        return summarize_mismatches(
+            nodes.find_mismatch(pod.demand, entry) if entry.facts.is_ready else "node(s) were not ready"
+            for entry in entries
+        )

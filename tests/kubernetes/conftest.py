@@ -1,0 +1,35 @@
+"""One real control plane for all tests of this folder; none of them runs where it is not built."""
+
+import pytest
+
+from support.cluster import Cluster, find_missing, until
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        item.add_marker(pytest.mark.kubernetes)
+
+
+@pytest.fixture(scope="session")
+def running_cluster(tmp_path_factory):
+    if missing := find_missing():
+        pytest.skip(missing)
+    cluster = Cluster(tmp_path_factory.mktemp("kubernetes"), "--kwok")
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def cluster(running_cluster):
+    """The control plane, empty again after the test."""
+    yield running_cluster
+    empty(running_cluster)
+
+
+def empty(cluster):
+    cluster.call("DELETE", "/apis/batch/v1/namespaces/default/jobs", params={"propagationPolicy": "Background"})
+    cluster.call("DELETE", "/api/v1/namespaces/default/pods", params={"gracePeriodSeconds": "0"})
+    until("no pods", lambda: not cluster.pods())
+    cluster.call("DELETE", "/api/v1/nodes")
+    cluster.call("DELETE", "/apis/scheduling.k8s.io/v1/priorityclasses", params={"labelSelector": "test"})
+    until("no nodes", lambda: not cluster.items("/api/v1/nodes"))

@@ -1,0 +1,55 @@
+"""Clearway as the scheduler of a test cluster: the control plane of `clearway.live` over the Kubernetes backend."""
+
+import threading
+
+from clearway.adapters.kubernetes.backend import KubernetesBackend
+from clearway.adapters.kubernetes.config import KubernetesConfig
+from clearway.adapters.storage import open_store
+from clearway.bootstrap.kubernetes import begin_intake, fit_policy
+from clearway.engine.policy import Backfill, Placement, Policy, Preemption, PreemptMode
+from clearway.kernel import Kernel
+from clearway.live.clock import SystemClock
+from clearway.live.controller import Controller
+from clearway.policies.orders import Fifo
+
+POLICY = Policy(
+    name="test",
+    order=Fifo(),
+    placement=Placement(pack=1.0),
+    backfill=Backfill(reservation_depth=1),
+    preemption=Preemption(mode=PreemptMode.PRIORITY, protection_ms=0),
+)
+
+
+class Scheduling:
+    """Begins at once; `stop` ends it in good order."""
+
+    def __init__(self, kubeconfig, database, *, policy=POLICY, tenants=(), config=None):
+        config = config or KubernetesConfig(kubeconfig=str(kubeconfig))
+        self.store = open_store(f"sqlite:///{database}")
+        self.backend = KubernetesBackend(config)
+        self.control = Controller(Kernel(fit_policy(policy)), self.backend, self.store, SystemClock(), tenants=tenants)
+        self.failure = None
+        self.control.start()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+        begin_intake(self.backend, self.control, self.store)
+
+    def _run(self):
+        try:
+            self.control.run()
+        except BaseException as error:
+            self.failure = error
+            raise
+
+    def stop(self):
+        self.control.close()
+        self._thread.join(30)
+        self.store.close()
+        assert self.failure is None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
