@@ -1,6 +1,5 @@
 """Controllers and keepers die; jobs do not, none runs twice, and what became of each is told."""
 
-import json
 import os
 import signal
 
@@ -19,8 +18,8 @@ from clearway.model.events import (
 )
 from clearway.model.jobs import Checkpoint, Elastic, Outcome, StopCause
 from clearway.model.plan import Resize, Stop, Suspend
-from clearway.ports.backend import Holding
-from support.local import LocalBench, is_alive, local_bench, wait_until
+from support.benches import wait_until
+from support.local import LocalBench, is_alive, local_bench
 
 TICKING = "echo $$ >> pids; trap 'exit 0' TERM; while :; do sleep 0.02; done"
 
@@ -29,11 +28,6 @@ TICKING = "echo $$ >> pids; trap 'exit 0' TERM; while :; do sleep 0.02; done"
 def bench(tmp_path):
     with local_bench(tmp_path) as bench:
         yield bench
-
-
-def holding(bench: LocalBench, job: int, generation: int = 1, **more: object) -> Holding:
-    values = {"allocation": bench.allocate((0, (0,))), "is_started": True, **more}
-    return Holding(job=job, generation=generation, **values)
 
 
 def start_ticking(bench: LocalBench, job: int) -> int:
@@ -57,7 +51,7 @@ def kill_keeper(bench: LocalBench) -> None:
 
 def test_job_runs_on_while_no_controller_lives_and_is_as_the_journal_says(bench):
     pid = start_ticking(bench, 5)
-    assert list(bench.reconnect([holding(bench, 5)])) == []
+    assert list(bench.reconnect([bench.holding(5)])) == []
     assert is_alive(pid)
     bench.perform(Stop(5, 1, 0, None))
     assert bench.wait(JobFinished, 5).outcome is Outcome.CANCELLED
@@ -70,7 +64,7 @@ def test_job_that_ended_while_no_controller_lived_is_told_to_the_next(bench):
     record = bench.state / "runs" / "5.1"
     wait_until(lambda: record.exists() and '"result"' in record.read_text(), "the result")
     bench.backend = bench.make()
-    started, finished = bench.connect([holding(bench, 5, is_started=False)])
+    started, finished = bench.connect([bench.holding(5, is_started=False)])
     assert isinstance(started, JobStarted)
     assert (finished.outcome, finished.exit_code) == (Outcome.FAILED, 4)
 
@@ -79,7 +73,7 @@ def test_end_is_told_again_to_a_controller_that_did_not_live_to_write_it_down(be
     bench.add(5, "exit 4")
     bench.start(5)
     bench.wait(JobFinished, 5)
-    (again,) = bench.reconnect([holding(bench, 5)])
+    (again,) = bench.reconnect([bench.holding(5)])
     assert (again.outcome, again.exit_code) == (Outcome.FAILED, 4)
     bench.observe()
     wait_until(lambda: not list((bench.state / "runs").iterdir()), "records to go")
@@ -87,7 +81,7 @@ def test_end_is_told_again_to_a_controller_that_did_not_live_to_write_it_down(be
 
 def test_started_job_without_a_trace_is_told_lost(bench):
     bench.add(5, "true")
-    (lost,) = bench.reconnect([holding(bench, 5)])
+    (lost,) = bench.reconnect([bench.holding(5)])
     assert isinstance(lost, JobStopped)
     assert lost.cause is StopCause.NODE_FAILED
     assert "no trace" in lost.reason
@@ -95,10 +89,10 @@ def test_started_job_without_a_trace_is_told_lost(bench):
 
 def test_start_that_was_never_performed_is_performed_once_when_asked_again(bench):
     pid = start_ticking(bench, 5)
-    assert bench.reconnect([holding(bench, 5, is_started=False)])[0].job == 5
+    assert bench.reconnect([bench.holding(5, is_started=False)])[0].job == 5
     bench.start(5)
     bench.add(6, "true")
-    bench.reconnect([holding(bench, 5), holding(bench, 6, is_started=False)])
+    bench.reconnect([bench.holding(5), bench.holding(6, is_started=False)])
     bench.start(6)
     bench.start(6)
     bench.wait(JobFinished, 6)
@@ -112,7 +106,7 @@ def test_start_that_was_never_performed_is_performed_once_when_asked_again(bench
 
 def test_job_that_nobody_holds_is_ended_when_a_controller_connects(bench):
     pid, older = start_ticking(bench, 5), start_ticking(bench, 6)
-    bench.reconnect([holding(bench, 6, 2, is_started=False)])
+    bench.reconnect([bench.holding(6, 2, is_started=False)])
     wait_until(lambda: not is_alive(pid) and not is_alive(older), "their end")
     assert not [event for event in bench.of(5) if isinstance(event, JobFinished | JobStopped)]
 
@@ -123,8 +117,8 @@ def test_suspension_that_was_not_written_down_is_told_again(bench):
     bench.wait(JobStarted, 5)
     bench.perform(Suspend(5, 1))
     bench.wait(JobSuspended, 5)
-    assert [type(event) for event in bench.reconnect([holding(bench, 5)])] == [JobSuspended]
-    assert list(bench.reconnect([holding(bench, 5, is_suspended=True)])) == []
+    assert [type(event) for event in bench.reconnect([bench.holding(5)])] == [JobSuspended]
+    assert list(bench.reconnect([bench.holding(5, is_suspended=True)])) == []
     bench.start(5, 2, (1, (1,)))
     bench.wait(JobStarted, 5, count=2)
 
@@ -136,7 +130,7 @@ def test_resize_in_flight_goes_on_over_a_new_controller(bench):
     bench.start(5)
     bench.wait(JobStarted, 5)
     wait_for_pids(bench, 5)
-    moving = holding(bench, 5, 2, generation_before=1)
+    moving = bench.holding(5, 2, generation_before=1)
     assert list(bench.reconnect([moving])) == []
     resize = Resize(5, 2, bench.allocate((0, (0,)), (1, (0,))))
     bench.perform(resize)
@@ -166,7 +160,7 @@ def test_end_that_no_keeper_saw_is_told_as_such(bench):
     kill_keeper(bench)
     os.kill(pid, signal.SIGKILL)
     bench.backend = bench.make()
-    bench.connect([holding(bench, 5)])
+    bench.connect([bench.holding(5)])
     stopped = bench.wait(JobStopped, 5)
     assert stopped.cause is StopCause.NODE_FAILED
     assert "how it ended was not seen" in stopped.reason
@@ -179,7 +173,7 @@ def test_time_limit_holds_over_the_death_of_controller_and_keeper(bench):
     bench.backend.close()
     kill_keeper(bench)
     bench.backend = bench.make()
-    bench.connect([holding(bench, 5)])
+    bench.connect([bench.holding(5)])
     finished = bench.wait(JobFinished, 5)
     assert finished.outcome is Outcome.TIMEOUT
     assert 1_000 <= finished.at_ms - started.at_ms < 5_000
@@ -197,11 +191,6 @@ def test_keeper_without_jobs_and_controller_ends_by_itself(tmp_path):
 # --- what fails ----------------------------------------------------------------------------------------------------
 
 
-def set_down(bench: LocalBench, **down: object) -> None:
-    (bench.state / "devices-down.new").write_text(json.dumps(down))
-    (bench.state / "devices-down.new").rename(bench.state / "devices-down.json")
-
-
 def test_device_that_disappears_stops_its_jobs_and_no_others(bench):
     bench.add(5, "sleep 600", replicas=2)
     bench.start(5, 1, (0, (1,)), (1, (3,)))
@@ -209,12 +198,12 @@ def test_device_that_disappears_stops_its_jobs_and_no_others(bench):
     bench.start(6, 1, (1, (2,)))
     bench.wait(JobStarted, 5)
     bench.wait(JobStarted, 6)
-    set_down(bench, devices={"n1": [3]})
+    bench.fail(devices={"n1": [3]})
     stopped, down = bench.wait(JobStopped, 5), bench.wait(DeviceDown)
     assert (down.node, down.device) == ("n1", 3)
     assert stopped.cause is StopCause.DEVICE_FAILED
     assert bench.events.index(down) + 1 == bench.events.index(stopped)
-    set_down(bench)
+    bench.fail()
     up = bench.wait(DeviceUp)
     assert (up.node, up.device) == ("n1", 3)
     assert not [event for event in bench.of(6) if not isinstance(event, JobStarted)]
@@ -225,19 +214,19 @@ def test_node_that_fails_stops_its_jobs_in_order_of_their_numbers(bench):
         bench.add(job, "sleep 600")
         bench.start(job, 1, (1, (job - 5,)))
         bench.wait(JobStarted, job)
-    set_down(bench, nodes=["n1"])
+    bench.fail("n1")
     down = bench.wait(NodeDown)
     place = bench.events.index(down)
     told = [(event.job, event.cause) for event in bench.events[place + 1 :]]
     assert told == [(6, StopCause.NODE_FAILED), (7, StopCause.NODE_FAILED)]
-    set_down(bench)
+    bench.fail()
     assert bench.wait(NodeUp).node == "n1"
 
 
 def test_what_is_down_when_a_controller_connects_is_told_at_once_with_the_jobs_that_it_stopped(bench):
     start_ticking(bench, 5)
     bench.backend.close()
-    set_down(bench, nodes=["n0"])
+    bench.fail("n0")
     bench.backend = bench.make()
-    events = bench.connect([holding(bench, 5)])
+    events = bench.connect([bench.holding(5)])
     assert [type(event) for event in events] == [NodeDown, JobStopped]

@@ -9,7 +9,8 @@ import pytest
 
 from clearway.model.events import DeviceDown, DeviceUp, JobFinished, JobStarted
 from clearway.model.jobs import Outcome
-from support.local import QUICK, is_alive, local_bench, wait_until
+from support.benches import wait_until
+from support.local import QUICK, is_alive, local_bench
 
 KINDS = {
     "setsid": "setsid sleep 600 & echo $! > {pids}",

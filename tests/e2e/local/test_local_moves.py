@@ -16,7 +16,8 @@ from clearway.model.events import (
 )
 from clearway.model.jobs import Checkpoint, Elastic, Outcome, StopCause
 from clearway.model.plan import Migrate, Resize, Start, Stop, Suspend
-from support.local import LocalBench, local_bench, now_ms, wait_until
+from support.benches import now_ms, wait_until
+from support.local import LocalBench, local_bench
 
 SOURCE = str(Path(__file__).parents[3] / "src")
 CHECKPOINT = Checkpoint(interval_ms=60_000, grace_ms=10_000)

@@ -10,7 +10,8 @@ from clearway.model.events import JobFinished, JobStarted, JobStopped
 from clearway.model.jobs import Outcome, Request, StopCause
 from clearway.model.plan import Stop
 from clearway.model.runs import Launch, LimitSignal
-from support.local import LocalBench, local_bench, wait_until
+from support.benches import wait_until
+from support.local import LocalBench, local_bench
 
 IS_ROOT = os.geteuid() == 0
 
