@@ -2,10 +2,8 @@
 
 import threading
 
-from clearway.adapters.kubernetes.backend import KubernetesBackend
-from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.storage import open_store
-from clearway.bootstrap.kubernetes import begin_intake, fit_policy
+from clearway.bootstrap.kubernetes import Pods
 from clearway.engine.policy import Backfill, Placement, Policy, Preemption, PreemptMode
 from clearway.kernel import Kernel
 from clearway.live.clock import SystemClock
@@ -24,16 +22,16 @@ POLICY = Policy(
 class Scheduling:
     """Begins at once; `stop` ends it in good order."""
 
-    def __init__(self, kubeconfig, database, *, policy=POLICY, tenants=(), config=None):
-        config = config or KubernetesConfig(kubeconfig=str(kubeconfig))
+    def __init__(self, kubeconfig, database, *, policy=POLICY, queues=(), tenants=()):
         self.store = open_store(f"sqlite:///{database}")
-        self.backend = KubernetesBackend(config)
-        self.control = Controller(Kernel(fit_policy(policy)), self.backend, self.store, SystemClock(), tenants=tenants)
+        self.pods = Pods(str(kubeconfig), "", queues)
+        kernel = Kernel(self.pods.fit_policy(policy))
+        self.control = Controller(kernel, self.pods.backend, self.store, SystemClock(), queues=queues, tenants=tenants)
         self.failure = None
         self.control.start()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
-        begin_intake(self.backend, self.control, self.store)
+        self.pods.begin_intake(self.control, self.store)
 
     def _run(self):
         try:

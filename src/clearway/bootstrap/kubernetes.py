@@ -3,36 +3,64 @@
 The store is the same, and needed: the API server knows where pods lie, the journal what was decided about them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from clearway.adapters.kubernetes.backend import KubernetesBackend
+from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.intake import Intake
 from clearway.engine.policy import Elasticity, Policy
+from clearway.model.cluster import QueueSpec
+from clearway.model.ids import DEFAULT_QUEUE
 from clearway.ports.control import Control
 from clearway.ports.storage import JOBS_PER_PAGE_MAX, JobQuery, Store
 from clearway.ports.views import JobState, JobView
 
 WAITING: Final = (JobState.PENDING, JobState.REQUEUE_HOLD)
 
-
-def fit_policy(policy: Policy) -> Policy:
-    """The policy without what pods cannot do: they can be started and evicted, not moved, shrunk, grown or frozen."""
-    preemption = replace(policy.preemption, migrate=False, shrink=False, suspend=False)
-    return replace(policy, preemption=preemption, elasticity=Elasticity())
+ACCOUNT_TOKEN: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+"""Where a pod finds the token of its service account."""
 
 
-def begin_intake(backend: KubernetesBackend, control: Control, store: Store) -> None:
-    """Give waiting jobs of before their pods back, and take what comes from now on. The control plane is ready."""
-    tenants = {tenant.name for tenant in control.cluster().tenants}
-    views = list(_find_waiting(store))
-    runs = store.read_runs([view.id for view in views])
-    with backend.lock:
-        for view in views:
-            if view.id not in backend.book.jobs and runs[view.id].origin:
-                backend.book.restore(backend.now_ms, view.id, runs[view.id].origin, view.replicas, view.message)
-    Intake(backend, control, tenants).begin()
+def find_kubeconfig(environment: Mapping[str, str], asked: Path | None) -> str:
+    """The file that was asked for, or that kubectl would take; "" = the service account of the pod that we run in."""
+    if asked is not None:
+        return str(asked.expanduser())
+    if named := environment.get("KUBECONFIG", "").split(":")[0]:
+        return named
+    return "" if ACCOUNT_TOKEN.exists() else str(Path.home() / ".kube" / "config")
+
+
+class Pods:
+    """The backend of a cluster, and what its control plane needs beside it. Pods may name the `queues`."""
+
+    def __init__(self, kubeconfig: str, context: str, queues: Sequence[QueueSpec]) -> None:
+        names = tuple(queue.name for queue in queues)
+        default = names[0] if names and DEFAULT_QUEUE not in names else DEFAULT_QUEUE
+        self.backend = KubernetesBackend(
+            KubernetesConfig(kubeconfig=kubeconfig, context=context, queues=names, queue_default=default)
+        )
+
+    @staticmethod
+    def fit_policy(policy: Policy) -> Policy:
+        """The policy without what pods cannot do: they are started and evicted, not moved, shrunk, grown or frozen."""
+        preemption = replace(policy.preemption, migrate=False, shrink=False, suspend=False)
+        return replace(policy, preemption=preemption, elasticity=Elasticity())
+
+    def begin_intake(self, control: Control, store: Store) -> None:
+        """Give waiting jobs of before their pods back, and take what comes from now on. The control plane is ready."""
+        book = self.backend.book
+        tenants = {tenant.name for tenant in control.cluster().tenants}
+        views = list(_find_waiting(store))
+        runs = store.read_runs([view.id for view in views])
+        with self.backend.lock:
+            for view in views:
+                origin = runs[view.id].origin
+                if origin and view.id not in book.jobs:
+                    book.restore(self.backend.now_ms, view.id, origin, view.replicas, view.message)
+        Intake(self.backend, control, tenants).begin()
 
 
 def _find_waiting(store: Store) -> Iterator[JobView]:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from clearway import __version__
 from clearway.adapters.local.backend import LocalBackend
@@ -38,7 +38,8 @@ from clearway.kernel import Kernel
 from clearway.live.clock import SystemClock
 from clearway.live.controller import Controller, ControlSettings
 from clearway.live.guard import GuardSettings
-from clearway.model.errors import InputError, InternalError
+from clearway.model.errors import InputError, InternalError, MissingExtraError
+from clearway.ports.backend import LastingBackend
 from clearway.ports.storage import Store
 from clearway.server.app import make_app
 from clearway.server.auth import TokenFile, make_token_file
@@ -47,17 +48,26 @@ from clearway.server.settings import ServerSettings
 from clearway.wire.config import Config, is_loopback, parse_listen
 from clearway.wire.problems import ParseError
 
+if TYPE_CHECKING:
+    from clearway.bootstrap.kubernetes import Pods
+
 STOP_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpRequest:
-    """What the command line says. listen, devices: "" = as configured."""
+    """What the command line says. listen, devices: "" = as configured.
+
+    backend: `local` or `kubernetes`. kubeconfig, kube_context: of the latter; None and "" = as kubectl would choose.
+    """
 
     config_file: Path | None = None
     state_dir: Path | None = None
     listen: str = ""
     devices: str = ""
+    backend: str = "local"
+    kubeconfig: Path | None = None
+    kube_context: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -164,12 +174,12 @@ def start_control_plane(request: UpRequest) -> ControlPlane:
     store: Store | None = None
     try:
         is_first_start = _make_token(places)
-        devices = find_devices(config, request.devices, places.folder)
-        store = open_store(database_url(places, config))
-        backend = LocalBackend(_local_config(config, places), devices)
-        kernel = Kernel(policy, RuntimeHistory())
-        settings = ControlSettings(guard=GuardSettings(retries_max=config.retries))
         site = config.site
+        store = open_store(database_url(places, config))
+        pods = _make_pods(request, config)
+        backend = _make_local(request, config, places) if pods is None else pods.backend
+        kernel = Kernel(policy if pods is None else pods.fit_policy(policy), RuntimeHistory())
+        settings = ControlSettings(guard=GuardSettings(retries_max=config.retries))
         controller = Controller(
             kernel, backend, store, SystemClock(), queues=site.queues, tenants=site.tenants, settings=settings
         )
@@ -187,12 +197,33 @@ def start_control_plane(request: UpRequest) -> ControlPlane:
         )
         bind.append(plane)
         plane.begin()
+        if pods is not None:
+            pods.begin_intake(controller, store)
     except BaseException:
         if store is not None:
             store.close()
         os.close(lock)
         raise
     return plane
+
+
+def _make_local(request: UpRequest, config: Config, places: Places) -> LastingBackend:
+    return LocalBackend(_local_config(config, places), find_devices(config, request.devices, places.folder))
+
+
+def _make_pods(request: UpRequest, config: Config) -> "Pods | None":
+    """What schedules a Kubernetes cluster, where that is asked for. Raises InputError, MissingExtraError."""
+    if request.backend == "local":
+        return None
+    if request.backend != "kubernetes":
+        raise InputError(f"--backend: expected local or kubernetes, found {request.backend!r}")
+    try:
+        from clearway.bootstrap.kubernetes import Pods, find_kubeconfig
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            "a Kubernetes cluster needs the extra `kubernetes`: pip install clearway[kubernetes]"
+        ) from error
+    return Pods(find_kubeconfig(request.environment, request.kubeconfig), request.kube_context, config.site.queues)
 
 
 def _read(request: UpRequest) -> Config:

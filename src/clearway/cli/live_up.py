@@ -16,7 +16,7 @@ from clearway.cli.session import Session, session_of
 from clearway.model.errors import InputError
 
 if TYPE_CHECKING:
-    from clearway.bootstrap.live import ControlPlane
+    from clearway.bootstrap.live import ControlPlane, UpRequest
     from clearway.bootstrap.places import Running
     from clearway.client import Client
 
@@ -41,6 +41,13 @@ def up(
     devices: Annotated[
         str, typer.Option("--devices", metavar="SPEC", help="Virtual devices: 4, V100:4, or nodes such as 2x4:V100.")
     ] = "",
+    backend: Annotated[
+        str, typer.Option("--backend", metavar="NAME", help="What runs jobs: local (this machine) or kubernetes.")
+    ] = "local",
+    kubeconfig: Annotated[
+        Path | None, typer.Option("--kubeconfig", metavar="FILE", help="Of the cluster; else as kubectl finds it.")
+    ] = None,
+    kube_context: Annotated[str, typer.Option("--context", metavar="NAME", help="One of the kubeconfig.")] = "",
     background: Annotated[bool, typer.Option("--background", help="Return when it is ready; it goes on.")] = False,
     demo: Annotated[bool, typer.Option("--demo", help="Submit the mixed demonstration, and watch it.")] = False,
     exit_when_done: Annotated[bool, typer.Option("--exit-when-done", help="With --demo: end when it has.")] = False,
@@ -52,31 +59,29 @@ def up(
     if exit_when_done and not demo:
         raise InputError("expected --demo with --exit-when-done, found none; a control plane is never done by itself")
     config_file = find_config_file(environment(), config)
+    from clearway.bootstrap.live import UpRequest
+
+    request = UpRequest(
+        config_file=config_file,
+        state_dir=state_dir,
+        listen=listen,
+        devices=devices,
+        backend=backend,
+        kubeconfig=kubeconfig,
+        kube_context=kube_context,
+        environment=environment(),
+    )
     if background:
         if demo:
             raise InputError("expected either --background or --demo, found both; the demonstration is watched")
-        _start_in_background(session, config_file, state_dir, listen, devices)
+        _start_in_background(session, request)
         return
-    raise typer.Exit(
-        _run_here(session, config_file, state_dir, listen, devices, demo=demo, exit_when_done=exit_when_done)
-    )
+    raise typer.Exit(_run_here(session, request, demo=demo, exit_when_done=exit_when_done))
 
 
-def _run_here(
-    session: Session,
-    config_file: Path | None,
-    state_dir: Path | None,
-    listen: str,
-    devices: str,
-    *,
-    demo: bool,
-    exit_when_done: bool,
-) -> int:
-    from clearway.bootstrap.live import UpRequest, start_control_plane
+def _run_here(session: Session, request: "UpRequest", *, demo: bool, exit_when_done: bool) -> int:
+    from clearway.bootstrap.live import start_control_plane
 
-    request = UpRequest(
-        config_file=config_file, state_dir=state_dir, listen=listen, devices=devices, environment=environment()
-    )
     session.note("Starting; the first start compiles the engine, which takes a minute or two")
     ended = threading.Event()
     _catch_signals(ended)
@@ -165,17 +170,18 @@ def _narrate(session: Session, story: "object", ended: threading.Event, *, exit_
         ended.wait(POLL_S)
 
 
-def _start_in_background(
-    session: Session, config_file: Path | None, state_dir: Path | None, listen: str, devices: str
-) -> None:
+def _start_in_background(session: Session, request: "UpRequest") -> None:
     from clearway.bootstrap.places import FOLDER_MODE, read_running
 
-    places = places_of(state_dir)
+    places = places_of(request.state_dir)
     places.folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     words = [sys.executable, "-m", "clearway.cli", "up", "--state-dir", str(places.folder)]
-    words += ["--config", str(config_file)] if config_file else []
-    words += ["--listen", listen] if listen else []
-    words += ["--devices", devices] if devices else []
+    words += ["--backend", request.backend]
+    words += ["--config", str(request.config_file)] if request.config_file else []
+    words += ["--listen", request.listen] if request.listen else []
+    words += ["--devices", request.devices] if request.devices else []
+    words += ["--kubeconfig", str(request.kubeconfig)] if request.kubeconfig else []
+    words += ["--context", request.kube_context] if request.kube_context else []
     with open(places.log, "ab", opener=_open_private) as log:
         started = subprocess.Popen(  # noqa: S603 - our own program and the words just made
             words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
