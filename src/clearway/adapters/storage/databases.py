@@ -39,6 +39,10 @@ DRIVERS: Final = {
 """By the URL's scheme: SQLAlchemy's dialect and driver, the driver's module, and the extra that brings it."""
 
 
+DRIVER_ERRORS: Final = (SQLAlchemyError, UnicodeDecodeError)
+"""What a database can raise. SQLite's own words about a damaged file may not be text."""
+
+
 class Database(Protocol):
     """One database, as the store needs it."""
 
@@ -66,6 +70,10 @@ class Database(Protocol):
 
     def is_damage(self, error: BaseException) -> bool:
         """Whether the driver's error says that what is stored is damaged."""
+        ...
+
+    def locate_damage(self) -> str:
+        """Where damage is that the database found, as well as can be told."""
         ...
 
     def close(self) -> None:
@@ -101,7 +109,7 @@ def explain_failure(database: Database, doing: str, error: BaseException) -> NoR
     cause = getattr(error, "orig", None) or error
     story = f"{database.label}: {doing}: {' '.join(str(cause).split()) or type(cause).__name__}"
     if database.is_damage(cause):
-        raise JournalError(f"{story}; restore a backup") from error
+        raise JournalError(f"{story}: {database.locate_damage()}; restore a backup") from error
     raise StorageError(story) from error
 
 
@@ -130,6 +138,8 @@ def refuse_overtaken(label: str, holder: str) -> NoReturn:
 
 CHECKPOINT_PAGES: Final = 4_000
 """The WAL is copied into the database after so many pages (16 MB): seldom, and still quick to recover from."""
+
+UNREADABLE: Final = "damaged in its header or its list of tables, from byte 0 on"
 
 CACHE_KB: Final = 65_536
 """Memory for pages, for the writer: the indexes of 100,000 jobs fit."""
@@ -191,7 +201,8 @@ class SqliteDatabase:
         """A page that was lost or altered would show only when it is read: the whole file is looked at, indexes too."""
         found = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
         if found != "ok":
-            raise JournalError(f"{self.label}: {_name_offset(connection, str(found))}; restore a backup")
+            size = int(connection.exec_driver_sql("PRAGMA page_size").scalar_one())
+            raise JournalError(f"{self.label}: {_name_offset(str(found), size)}; restore a backup")
         fd = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -203,7 +214,12 @@ class SqliteDatabase:
         connection.exec_driver_sql("PRAGMA wal_checkpoint(FULL)")
 
     def is_damage(self, error: BaseException) -> bool:
+        if isinstance(error, UnicodeDecodeError):
+            return True
         return getattr(error, "sqlite_errorname", "").startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
+
+    def locate_damage(self) -> str:
+        return _locate_damage(self.path)
 
     def close(self) -> None:
         self.engine.dispose()
@@ -213,14 +229,34 @@ class SqliteDatabase:
             self.lock_fd = -1
 
 
-def _name_offset(connection: Connection, finding: str) -> str:
+def _locate_damage(path: Path) -> str:
+    """Where a file is malformed: its length, the first finding with its offset, or else its beginning."""
+    try:
+        with path.open("rb") as file:
+            header, size = file.read(100), os.fstat(file.fileno()).st_size
+        expected = int.from_bytes(header[28:32], "big") * _page_size(header)
+        if header.startswith(b"SQLite format 3") and size < expected:
+            return f"cut off at byte {size} of {expected}"
+        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+            return _name_offset(str(connection.execute("PRAGMA integrity_check(1)").fetchone()[0]), _page_size(header))
+    except (OSError, sqlite3.Error, UnicodeDecodeError):
+        return UNREADABLE
+
+
+def _page_size(header: bytes) -> int:
+    """By SQLite's file format, in which 1 stands for 65,536."""
+    size = int.from_bytes(header[16:18], "big")
+    return 65_536 if size == 1 else size
+
+
+def _name_offset(finding: str, page_size: int) -> str:
     """SQLite's finding, with the byte offset of the page that it names."""
     words = finding.replace(":", " ").split()
-    number = next((words[index + 1] for index, word in enumerate(words[:-1]) if word == "page"), "")
-    if not number.isdigit():
-        return " ".join(finding.split())
-    size = int(connection.exec_driver_sql("PRAGMA page_size").scalar_one())
-    return f"damaged at byte {(int(number) - 1) * size}: {' '.join(finding.split())}"
+    numbers = [words[index + 1] for index, word in enumerate(words[:-1]) if word.lower() == "page"]
+    text = " ".join(finding.split())
+    if numbers and numbers[0].isdigit():
+        return f"damaged at byte {(int(numbers[0]) - 1) * page_size}: {text}"
+    return f"{UNREADABLE}: {text}" if "malformed" in text else text
 
 
 def _make_sqlite(url: URL, *, is_writer: bool) -> Engine:
@@ -307,6 +343,9 @@ class PostgresDatabase:
     def is_damage(self, error: BaseException) -> bool:
         return getattr(error, "sqlstate", None) in ("XX001", "XX002")  # data or index corrupted
 
+    def locate_damage(self) -> str:
+        return "its own log has more"
+
     def close(self) -> None:
         self.engine.dispose()
         self.writer.dispose()
@@ -350,6 +389,9 @@ class MariaDatabase:
 
     def is_damage(self, error: BaseException) -> bool:
         return bool(error.args) and error.args[0] in _MARIA_DAMAGE
+
+    def locate_damage(self) -> str:
+        return "its own log has more"
 
     def close(self) -> None:
         self.engine.dispose()

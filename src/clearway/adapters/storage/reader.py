@@ -8,10 +8,9 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import SQLAlchemyError
 
 from clearway.adapters.storage import rows
-from clearway.adapters.storage.databases import Database, explain_failure
+from clearway.adapters.storage.databases import DRIVER_ERRORS, Database, explain_failure
 from clearway.adapters.storage.queries import count_statement, page_statement
 from clearway.adapters.storage.tables import AUDIT, HEAD, JOURNAL, RUNS
 from clearway.model.events import Event
@@ -102,7 +101,7 @@ class SqlReader:
         try:
             with self._database.engine.begin() as connection:
                 yield connection
-        except SQLAlchemyError as error:
+        except DRIVER_ERRORS as error:
             explain_failure(self._database, doing, error)
 
 

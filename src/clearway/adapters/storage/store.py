@@ -20,6 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from clearway.adapters.storage import rows
 from clearway.adapters.storage.databases import (
+    DRIVER_ERRORS,
     Database,
     describe_writer,
     explain_failure,
@@ -99,7 +100,7 @@ class SqlStore:
                 self._check_formats(connection)
                 self._head = self._take_over(connection)
             self._is_open = True
-        except SQLAlchemyError as error:
+        except DRIVER_ERRORS as error:
             explain_failure(self._database, "opening", error)
 
     # --- writing ------------------------------------------------------------------------------------------------------
@@ -120,7 +121,7 @@ class SqlStore:
             self._doubt = batch
             with connection.begin():
                 self._write(connection, batch)
-        except SQLAlchemyError as error:
+        except DRIVER_ERRORS as error:
             self._let_go()
             explain_failure(self._database, "writing", error)
         except BaseException:
@@ -293,7 +294,7 @@ def open_reader(url: str) -> SqlReader:
                 )
             stored = _read_formats(connection)
             check_formats(database.label, stored)
-    except SQLAlchemyError as error:
+    except DRIVER_ERRORS as error:
         database.close()
         explain_failure(database, "opening", error)
     except BaseException:
@@ -310,12 +311,13 @@ def check_formats(label: str, stored: Mapping[str, str]) -> None:
         check_journal_header(json.loads(stored.get("journal", "null")))
         written = json.loads(stored.get("rows", "null"))
     except (InputError, ValueError) as error:
-        raise JournalError(f"{label}: {error}") from error
+        raise JournalError(f"{label}: the journal's header: {error}") from error
     ours = rows.row_defaults()
     for name, default in written.items() if isinstance(written, dict) else [("the defaults of rows", written)]:
         if name not in ours or ours[name] != default:
             raise JournalError(
-                f"{label}: expected {name} = {ours.get(name)!r}, found {default!r}; use the release that wrote it"
+                f"{label}: the defaults of rows: expected {name} = {ours.get(name)!r}, found {default!r}; "
+                "use the release that wrote it"
             )
 
 
