@@ -10,6 +10,14 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench.compiling import measure_compiled
 from bench.figures import Benchmark, Figure, render_table, write_json
+from bench.living import (
+    measure_live_burst,
+    measure_live_gangs,
+    measure_live_latency,
+    measure_live_lists,
+    measure_live_rate,
+    measure_live_submits,
+)
 from bench.memory import measure_memory
 from bench.placing import measure_gangs, measure_life, measure_placements
 from bench.planning import measure_plans, measure_replans
@@ -31,6 +39,12 @@ BENCHMARKS: Final[Mapping[str, Benchmark]] = {
     "accasim": measure_accasim,
     "philly": measure_philly,
     "compiled": measure_compiled,
+    "live-latency": measure_live_latency,
+    "live-rate": measure_live_rate,
+    "live-submits": measure_live_submits,
+    "live-lists": measure_live_lists,
+    "live-gangs": measure_live_gangs,
+    "live-burst": measure_live_burst,
 }
 
 
