@@ -76,6 +76,8 @@ def _describe_error(error: Any) -> str:
     """One error: `query: limit: expected a number less than or equal to 10000, found '99999'`."""
     where, *place = error["loc"] or ("request",)
     kind = error["type"]
+    if not place:
+        return f"{where}: expected a value, found none or one of another kind: {error['msg']}"
     if kind == "extra_forbidden":
         return f"{where}: expected names that this route knows, found {str(place[-1])!r:.80}; see OpenAPI"
     if kind == "json_invalid":

@@ -96,7 +96,9 @@ def is_script(file: SubmittedFile) -> bool:
 
 def _dump_job(file: SubmittedFile) -> str:
     try:
-        return json.dumps(file.job, allow_nan=False, ensure_ascii=False)
+        text = json.dumps(file.job, allow_nan=False, ensure_ascii=False)
+        text.encode()  # half of a surrogate pair can be written in JSON, and nowhere else
+        return text
     except (ValueError, RecursionError) as error:
         raise InputError(f"{file.source}: expected plain JSON values, found others: {error}") from error
 

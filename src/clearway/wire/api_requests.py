@@ -35,10 +35,19 @@ class Request(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
 
 
+def _check_unicode(text: str) -> str:
+    """JSON can name half of a surrogate pair, which no file, database or terminal takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"expected Unicode text, found half of a surrogate pair: {error.reason}") from error
+    return text
+
+
 class FileModel(Request):
     """A job file or batch script: see `api.SubmittedFile`."""
 
-    text: str = ""
+    text: Annotated[str, pydantic.AfterValidator(_check_unicode)] = ""
     source: Annotated[str, pydantic.Field(min_length=1, max_length=1024, pattern=r"^[^\x00-\x1f\x7f]+$")] = "stdin"
     form: Form = Form.AUTO
     options: Annotated[tuple[Word, ...], pydantic.Field(max_length=1_000)] = ()
