@@ -1,9 +1,8 @@
 """Which pods are one job, and how many of them there must be before any starts. Pure.
 
 A gang is recognised by what people already write: Clearway's own annotations, a pod group of Kueue, of the
-coscheduling plugin, of Volcano, of KAI Scheduler or of Kubernetes itself, a JobSet, the jobs of the training operator,
-a RayCluster, and a batch Job whose pods all run at once. Where only another object says how many pods there are, the
-group names it (`Source`), and `gang_size` reads it. Every other pod is a job of its own.
+coscheduling plugin or of Volcano, a JobSet, the jobs of the training operator, a RayCluster, and a batch Job whose pods
+all run at once. Where only another object says how many pods there are, the group names it (`Source`), and `gang_size` reads it. Every other pod is a job of its own.
 """
 
 from collections.abc import Mapping
@@ -35,7 +34,6 @@ PLURALS: Final[Mapping[tuple[str, str], str]] = {
     ("ray.io", "RayCluster"): "rayclusters",
     ("scheduling.volcano.sh", "PodGroup"): "podgroups",
     ("scheduling.x-k8s.io", "PodGroup"): "podgroups",
-    ("scheduling.run.ai", "PodGroup"): "podgroups",
 }
 """Kinds that say how many pods belong together, with the name of each in the API's paths."""
 

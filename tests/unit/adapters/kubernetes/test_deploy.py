@@ -1,0 +1,49 @@
+"""What is shipped to be applied agrees with the code: rights, kinds, arguments, configuration."""
+
+from pathlib import Path
+
+import yaml
+
+from clearway.adapters.kubernetes.gangs import PLURALS
+from clearway.wire.config import load_config
+
+DEPLOY = Path(__file__).parents[4] / "deploy" / "kubernetes"
+
+
+def read(name):
+    return list(yaml.safe_load_all((DEPLOY / name).read_text(encoding="utf-8")))
+
+
+def granted():
+    """(group, resource) → verbs of the role."""
+    _, role, _ = read("rbac.yaml")
+    return {
+        (group, resource): set(rule["verbs"])
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
+def test_every_kind_that_says_how_large_a_gang_is_may_be_read():
+    rights = granted()
+    assert [kind for kind, plural in PLURALS.items() if "get" not in rights.get((kind[0], plural), ())] == []
+
+
+def test_nothing_may_be_changed_but_bindings_evictions_conditions_and_events():
+    changing = {what: verbs - {"get", "list", "watch"} for what, verbs in granted().items()}
+    assert {what: verbs for what, verbs in changing.items() if verbs} == {
+        ("", "pods/binding"): {"create"},
+        ("", "pods/eviction"): {"create"},
+        ("", "pods/status"): {"patch"},
+        ("events.k8s.io", "events"): {"create"},
+    }
+
+
+def test_shipped_configuration_is_valid():
+    assert [queue.name for queue in load_config(DEPLOY / "clearway.yaml").site.queues] == ["production", "urgent"]
+
+
+def test_every_resource_of_the_kustomization_is_there():
+    (kustomization,) = read("kustomization.yaml")
+    assert all((DEPLOY / name).is_file() for name in kustomization["resources"])
