@@ -80,7 +80,7 @@ ALTERATIONS = {
 
 
 ON_SERVERS = ("a payload", "a missing record", "a missing tail", "a job")
-"""What is checked is the same code everywhere; that these are found shows that every database gives back what it has."""
+"""The code that checks is the same everywhere; these show that each database gives back what it has."""
 
 
 @pytest.mark.parametrize(

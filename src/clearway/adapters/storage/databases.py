@@ -39,7 +39,7 @@ DRIVERS: Final = {
 """By the URL's scheme: SQLAlchemy's dialect and driver, the driver's module, and the extra that brings it."""
 
 
-DRIVER_ERRORS: Final = (SQLAlchemyError, UnicodeDecodeError)
+DRIVER_ERRORS: Final = (SQLAlchemyError, sqlite3.Error, UnicodeDecodeError)
 """What a database can raise. SQLite's own words about a damaged file may not be text."""
 
 
@@ -211,7 +211,9 @@ class SqliteDatabase:
 
     def after_doubt(self, connection: Connection) -> None:
         """After a sync that failed, pages may be in memory alone: copying the WAL syncs the database itself."""
-        connection.exec_driver_sql("PRAGMA wal_checkpoint(FULL)")
+        driver: Any = connection.connection.driver_connection  # past SQLAlchemy, which would begin a transaction
+        if driver.execute("PRAGMA wal_checkpoint(FULL)").fetchone()[0]:
+            raise StorageError(f"{self.label}: a reader is in the way of syncing what was written; trying again")
 
     def is_damage(self, error: BaseException) -> bool:
         if isinstance(error, UnicodeDecodeError):
