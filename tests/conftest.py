@@ -30,6 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--accept", action="store_true", help="rewrite golden files from what the code gives now")
     group.addoption("--seed-start", type=int, default=0, metavar="N", help="first seed of the simulation tests")
     group.addoption("--seed-count", type=int, default=1000, metavar="N", help="seeds of the simulation tests")
+    group.addoption("--kills", type=int, default=20, metavar="N", help="SIGKILLs of a real control plane under load")
     group.addoption("--crash-points", type=int, default=1000, metavar="N", help="deaths of each test of crash points")
 
 

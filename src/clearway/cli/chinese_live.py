@@ -144,7 +144,7 @@ LIVE: Final[Mapping[str, str]] = {
     "No configuration file: the defaults are in force": "没有配置文件：使用默认值",
     "{records} records, up to number {last}: whole": "{records} 条记录，至编号 {last}：完整",
     "{plans} plans from {records} records: all decided again as they were": "{records} 条记录中的 {plans} 个计划：重新决策全部一致",
-    "{plans} plans from {records} records; the first that differs is at record {at}: {difference}": "{records} 条记录中的 {plans} 个计划；第一个不同之处在记录 {at}：{difference}",
+    "{plans} plans from {records} records; the first that differs is at record {at}:": "{records} 条记录中的 {plans} 个计划；第一个不同之处在记录 {at}：",
     # Slurm's commands
     "The commands of Slurm's users: sbatch, squeue, sinfo, ...": "Slurm 用户的命令：sbatch、squeue、sinfo 等。",
     "Make sbatch, squeue, ... in a folder of your own, to be put into PATH.": "在您自己的目录中生成 sbatch、squeue 等，供加入 PATH。",

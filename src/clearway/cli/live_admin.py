@@ -1,7 +1,8 @@
 """Commands of whoever runs the control plane: users and tokens, the audit log, the journal, the configuration."""
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -13,6 +14,8 @@ from clearway.model.errors import InputError
 
 if TYPE_CHECKING:
     from clearway.wire.config import Config
+
+EXIT_DIFFERS: Final = 1
 
 users_app = typer.Typer(no_args_is_help=True, help="Who may use the control plane; edits the file of tokens.")
 config_app = typer.Typer(no_args_is_help=True, help="The configuration file: check, show, example, reload.")
@@ -208,15 +211,19 @@ def replay(context: typer.Context, state_dir: StateDirOption = None, json_target
 
     session = session_of(context)
     found = replay_journal(places_of(state_dir), read_config(None))
+    differs = found.difference
     if not is_json_only(json_target):
-        text = "{plans} plans from {records} records: all decided again as they were"
-        if found.difference:
-            text = "{plans} plans from {records} records; the first that differs is at record {at}: {difference}"
-        values = {"plans": found.plans, "records": found.records, "at": found.at, "difference": found.difference}
-        session.screen.print(session.say(text, **values), markup=False, soft_wrap=True)
+        values = {"plans": found.plans, "records": found.records}
+        if differs is None:
+            text = session.say("{plans} plans from {records} records: all decided again as they were", **values)
+        else:
+            values["at"] = differs.record
+            text = session.say(
+                "{plans} plans from {records} records; the first that differs is at record {at}:", **values
+            )
+            text += f"\n  - {differs.expected or '(none)'}\n  + {differs.found or '(none)'}"
+        session.screen.print(text, markup=False, soft_wrap=True)
     if json_target is not None:
-        write_json(
-            session, {"records": found.records, "plans": found.plans, "difference": found.difference}, json_target
-        )
-    if found.difference:
-        raise typer.Exit(1)
+        write_json(session, asdict(found), json_target)
+    if differs is not None:
+        raise typer.Exit(EXIT_DIFFERS)

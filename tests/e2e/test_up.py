@@ -1,0 +1,256 @@
+"""A real control plane with real jobs: starting, using, stopping and starting it again."""
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.control_plane import MAIN, ControlPlane, wait_until
+
+SCRIPT = "#!/bin/bash\n#SBATCH -J hello --gres=gpu:1 -t 5 -o hello-%j.txt\necho job=$SLURM_JOB_ID $1\n"
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory):
+    plane = ControlPlane(tmp_path_factory.mktemp("plane"))
+    plane.start()
+    yield plane
+    plane.tidy()
+
+
+@pytest.fixture
+def own_plane(tmp_path):
+    """For tests that stop it."""
+    plane = ControlPlane(tmp_path)
+    yield plane
+    plane.tidy()
+
+
+def count_lines(path: Path) -> int:
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def test_the_first_start_makes_a_private_token_and_says_how_to_use_it(plane):
+    assert plane.places.token.stat().st_mode & 0o777 == 0o600
+    assert plane.places.tokens.stat().st_mode & 0o777 == 0o600
+    said = plane.log.read_text()
+    assert str(plane.places.token) in said
+    assert "clearway submit" in said
+    assert plane.places.token.read_text().strip() not in said
+
+
+def test_a_second_start_on_the_same_folder_is_refused_with_what_to_do(plane):
+    second = plane.run("up", "--listen", "0")
+    assert second.returncode == 2
+    assert f"process {plane.process.pid}" in second.stderr
+    assert "clearway down" in second.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "code"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 137), ("nosuchprogram", 127)]
+)
+def test_submit_and_wait_ends_as_the_job_ended(plane, script, code):
+    assert plane.run("submit", "--wait", "--", "sh", "-c", script).returncode == code
+
+
+def test_words_reach_the_job_as_they_are(plane):
+    words = ["a b", "$HOME", "*", "'", '"', "; echo no", "\\"]
+    shown = plane.run("submit", "--follow", "--", sys.executable, "-c", "import sys; print(sys.argv[1:])", *words)
+    assert str(words) in shown.stdout
+
+
+def test_a_script_is_submitted_and_listed_as_slurm_does(plane):
+    (plane.work / "hello.sh").write_text(SCRIPT)
+    said = plane.run("sbatch", "--wait", "hello.sh", "there")
+    number = said.stdout.removeprefix("Submitted batch job ").strip()
+    assert said.stdout == f"Submitted batch job {number}\n"
+    assert said.returncode == 0
+    assert f"job={number} there" in (plane.work / f"hello-{number}.txt").read_text()
+    row = plane.say("sacct", "-j", number, "-nPo", "jobid,jobname,state,exitcode")
+    assert row == f"{number}|hello|COMPLETED|0:0\n"
+    assert f"StdOut={plane.work}/hello-{number}.txt" in plane.say("scontrol", "show", "job", number)
+    assert plane.say("sbatch", "--parsable", "hello.sh").strip() == str(int(number) + 1)
+
+
+def test_options_of_the_command_line_go_before_those_of_the_script(plane):
+    (plane.work / "hello.sh").write_text(SCRIPT)
+    number = plane.say("sbatch", "--parsable", "-J", "other", "-H", "hello.sh").strip()
+    assert plane.say("squeue", "-h", "-j", number, "-o", "%j %t %r") == "other PD JobHeldUser\n"
+    assert plane.run("scancel", number).returncode == 0
+    assert plane.say("squeue", "-h", "--me", "-o", "%i") == ""
+
+
+def test_arrays_have_slurms_numbers(plane):
+    number = plane.say("sbatch", "--parsable", "-H", "-a", "1-3", "--wrap", "true").strip()
+    assert plane.say("squeue", "-h", "-o", "%i") == f"{number}_[1-3]\n"
+    assert plane.say("squeue", "-h", "-r", "-S", "i", "-o", "%i").split() == [f"{number}_{i}" for i in (1, 2, 3)]
+    assert plane.run("scancel", f"{number}_2").returncode == 0
+    assert plane.say("squeue", "-h", "-o", "%i") == f"{number}_[1,3]\n"
+    assert plane.run("scancel", number).returncode == 0
+
+
+def test_srun_shows_the_output_and_ends_alike(plane):
+    ended = plane.run("srun", "--gres=gpu:1", "sh", "-c", "echo on $CUDA_VISIBLE_DEVICES; exit 4")
+    assert ended.stdout.startswith("on ")
+    assert ended.returncode == 4
+
+
+def test_what_is_unknown_is_refused_as_slurm_does(plane):
+    for words in (
+        ["scancel", "999999"],
+        ["squeue", "-j", "999999"],
+        ["squeue", "--foo"],
+        ["salloc"],
+        ["sbatch", "no.sh"],
+    ):
+        answer = plane.run(*words)
+        assert answer.returncode == 1, words
+        assert answer.stderr.startswith(f"{words[0]}: error: "), answer.stderr
+
+
+def test_a_waiting_job_says_why_and_starts_when_it_can(plane):
+    first = plane.say("sbatch", "--parsable", "--gres=gpu:4", "--wrap", "sleep 60").strip()
+    second = plane.say("sbatch", "--parsable", "--gres=gpu:1", "--wrap", "true").strip()
+    wait_until(lambda: "Resources" in plane.say("squeue", "-h", "-j", second, "-o", "%R"), "a reason")
+    why = plane.say("why", second)
+    assert "Resources" in why
+    assert first in why
+    assert plane.run("cancel", first).returncode == 0
+    assert plane.run("wait", second).returncode == 0
+
+
+def test_json_is_alone_on_standard_output(plane):
+    for words in (
+        ["queue"],
+        ["jobs"],
+        ["nodes"],
+        ["queues"],
+        ["tenants"],
+        ["audit"],
+        ["users", "list"],
+        ["config", "show"],
+    ):
+        json.loads(plane.say(*words, "--json", "-"))
+    for words in (["squeue", "--json"], ["sinfo", "--json"], ["sacct", "--json"]):
+        json.loads(plane.say(*words))
+
+
+def test_devices_of_a_node_that_is_drained_stay_free(plane):
+    name = json.loads(plane.say("nodes", "--json", "-"))[0]["name"]
+    assert plane.run("drain", name, "--reason", "fan").returncode == 0
+    assert plane.say("sinfo", "-h", "-o", "%t %E") == "drain fan\n"
+    number = plane.say("sbatch", "--parsable", "--gres=gpu:1", "--wrap", "true").strip()
+    assert plane.say("squeue", "-h", "-j", number, "-o", "%t") == "PD\n"
+    assert plane.run("scontrol", "update", f"nodename={name}", "state=resume").returncode == 0
+    assert plane.run("wait", number).returncode == 0
+
+
+def test_a_user_sees_his_own_and_loses_his_token_at_once(plane):
+    token = plane.say("users", "add", "ada", "--tenant", "root").strip()
+    assert json.loads(plane.say("users", "list", "--json", "-"))[-1]["user"] == "ada"
+    with plane.client() as client:
+        url = client.whoami() and json.loads(plane.places.server.read_text())["url"]
+    environment = {**plane.environment(), "CLEARWAY_URL": url, "CLEARWAY_TOKEN": token}
+
+    def try_queue() -> int:
+        return subprocess.run(
+            [sys.executable, "-c", MAIN, "queue"], env=environment, cwd=plane.work, capture_output=True
+        ).returncode
+
+    assert try_queue() == 0
+    assert plane.run("users", "revoke", "ada").returncode == 0
+    assert try_queue() == 77
+
+
+def test_the_picture_is_drawn(plane, tmp_path):
+    assert "devices in use" in plane.say("top", "--once")
+    plane.say("top", "--svg", str(tmp_path / "top.svg"))
+    assert (tmp_path / "top.svg").read_text().startswith("<svg")
+
+
+def test_slurm_named_programs_are_made_in_an_own_folder(plane):
+    folder = plane.work / "bin"
+    plane.say("slurm", "install", str(folder))
+    shown = subprocess.run([folder / "squeue", "-h"], env=plane.environment(), capture_output=True, text=True)
+    assert shown.returncode == 0, shown.stderr
+    (folder / "sinfo").unlink()
+    (folder / "sinfo").write_text("mine")
+    assert plane.run("slurm", "install", str(folder)).returncode == 2
+
+
+def test_the_journal_is_whole_and_decides_again_as_it_did(plane):
+    assert "whole" in plane.say("journal", "verify")
+    assert "all decided again as they were" in plane.say("journal", "replay")
+
+
+def test_a_changed_journal_is_found(own_plane, plane):
+    own_plane.folder.mkdir()
+    with sqlite3.connect(plane.places.database) as source, sqlite3.connect(own_plane.places.database) as copy:
+        source.backup(copy)
+        copy.execute("update journal set payload = replace(payload, 'NodeAdded', 'NodeEdded')")
+    source.close()
+    copy.close()
+    shutil.copy(plane.places.tokens, own_plane.places.tokens)
+    answer = own_plane.run("journal", "verify")
+    assert answer.returncode == 65, answer.stderr
+
+
+def test_jobs_go_on_while_nobody_looks_and_are_taken_over(own_plane):
+    own_plane.start()
+    done = own_plane.work / "ticks"
+    number = own_plane.say(
+        "sbatch", "--parsable", "--gres=gpu:1", "--wrap", f"for i in $(seq 100); do echo $i >>{done}; sleep 0.1; done"
+    ).strip()
+    wait_until(lambda: count_lines(done) > 0, "the job's first line")
+    assert own_plane.end(signal.SIGINT) == 0
+    assert not own_plane.places.server.exists()
+    before = count_lines(done)
+    wait_until(lambda: count_lines(done) > before + 3, "lines while nobody looks")
+    own_plane.start()
+    assert own_plane.say("squeue", "-h", "-o", "%i %t") == f"{number} R\n"
+    assert own_plane.run("wait", number).returncode == 0
+    assert count_lines(done) == 100
+    assert own_plane.say("sacct", "-j", number, "-nXo", "restarts%-1,state%-9").split() == ["0", "COMPLETED"]
+
+
+def test_down_stops_and_can_end_the_jobs_too(own_plane):
+    own_plane.start()
+    own_plane.say("submit", "--gpus", "1", "--", "sleep", "1000")
+    wait_until(lambda: "RUNNING" in own_plane.say("queue"), "a running job")
+    assert own_plane.run("down", "--stop-jobs").returncode == 0
+    assert own_plane.process.wait(10) == 0
+    assert own_plane.run("queue").returncode == 2
+    assert own_plane.run("down").returncode == 0
+
+
+def test_the_configuration_is_read_again_and_a_bad_one_refused(own_plane):
+    config = own_plane.work / "site.yaml"
+    config.write_text("queues: [{name: production}, {name: urgent, priority: 100}]\n")
+    own_plane.start("--config", str(config))
+    config.write_text("queues: [{name: production}, {name: urgent, priorty: 5}]\n")
+    refused = own_plane.run("config", "reload")
+    assert refused.returncode == 2
+    assert "did you mean 'priority'?" in refused.stderr
+    config.write_text("queues: [{name: production}, {name: urgent, priority: 100}, {name: debug, priority: 7}]\n")
+    os.kill(own_plane.process.pid, signal.SIGHUP)
+    wait_until(lambda: "debug" in own_plane.say("queues"), "the new queue")
+    assert own_plane.run("config", "check", str(config)).returncode == 0
+
+
+def test_a_control_plane_in_the_background_is_ready_when_the_command_returns(own_plane):
+    assert own_plane.run("up", "--background", "--listen", "0", "--devices", "2").returncode == 0
+    assert own_plane.places.log.stat().st_mode & 0o777 == 0o600
+    assert own_plane.run("submit", "--gpus", "1", "--wait", "--", "true").returncode == 0
+    assert own_plane.run("down").returncode == 0
+
+
+def test_a_public_address_without_tls_is_refused(own_plane):
+    answer = own_plane.run("up", "--listen", "0.0.0.0:0")
+    assert answer.returncode == 2
+    assert "TLS" in answer.stderr
