@@ -96,8 +96,9 @@ class PodFacts:
     """One pod. node: where it is bound, "" = nowhere. amounts: all that it asks. devices: of `demand.device`.
 
     is_leaving: it was deleted and ends within its grace. gates: names of scheduling gates that are still there.
-    index: its place among its likes (completion index, replica index), −1 = none. unsupported: what it asks that
-    Clearway cannot promise, one phrase each. labels, annotations: only those that say something to Clearway.
+    index: its place among its likes (completion index, replica index), −1 = none. pod_group: name of its
+    `schedulingGroup`, "" = none. unsupported: what it asks that Clearway cannot promise, one phrase each. labels,
+    annotations: only those that say something to Clearway.
     """
 
     uid: str
@@ -114,6 +115,7 @@ class PodFacts:
     labels: Pairs
     annotations: Pairs
     created: str = ""
+    pod_group: str = ""
     grace_ms: int = 30_000
     index: int = -1
     is_leaving: bool = False

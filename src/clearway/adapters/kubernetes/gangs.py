@@ -1,8 +1,9 @@
 """Which pods are one job, and how many of them there must be before any starts. Pure.
 
-A gang is recognised by what people already write: Clearway's own annotations, a pod group of Kueue, of the
-coscheduling plugin or of Volcano, a JobSet, the jobs of the training operator, a RayCluster, and a batch Job whose pods
-all run at once. Where only another object says how many pods there are, the group names it (`Source`), and `gang_size` reads it. Every other pod is a job of its own.
+A gang is recognised by what people already write: Clearway's own annotations, a pod group of Kubernetes itself, of
+Kueue, of the coscheduling plugin or of Volcano, a JobSet, the jobs of the training operator, a RayCluster, and a batch
+Job whose pods all run at once. Where only another object says how many pods there are, the group names it (`Source`),
+and `gang_size` reads it. Every other pod is a job of its own.
 """
 
 from collections.abc import Mapping
@@ -32,12 +33,14 @@ PLURALS: Final[Mapping[tuple[str, str], str]] = {
     ("kubeflow.org", "PaddleJob"): "paddlejobs",
     ("kubeflow.org", "JAXJob"): "jaxjobs",
     ("ray.io", "RayCluster"): "rayclusters",
+    ("scheduling.k8s.io", "PodGroup"): "podgroups",
     ("scheduling.volcano.sh", "PodGroup"): "podgroups",
     ("scheduling.x-k8s.io", "PodGroup"): "podgroups",
 }
 """Kinds that say how many pods belong together, with the name of each in the API's paths."""
 
 JOBSET_API: Final = "jobset.x-k8s.io/v1alpha2"
+KUBERNETES_API: Final = "scheduling.k8s.io/v1alpha2"
 VOLCANO_API: Final = "scheduling.volcano.sh/v1beta1"
 COSCHEDULING_API: Final = "scheduling.x-k8s.io/v1alpha1"
 
@@ -90,6 +93,8 @@ def group_of(pod: PodFacts) -> Group:
     space, returns = pod.namespace, pod.owner is not None
     if name := said.get(GANG):
         return Group(f"{space}/gang/{name}", _size(pod, said, GANG_SIZE), None, returns)
+    if name := pod.pod_group:
+        return Group(f"{space}/group/{name}", 0, Source(KUBERNETES_API, "PodGroup", space, name), returns)
     if name := said.get(KUEUE_GROUP):
         return Group(f"{space}/kueue/{name}", _size(pod, said, KUEUE_COUNT), None, returns)
     if name := said.get(JOBSET_NAME):
@@ -144,6 +149,8 @@ def _read_size(kind: str, spec: Mapping[str, Any]) -> int:
         case "RayCluster":
             return 1 + sum(int(group.get("replicas", 1)) for group in spec.get("workerGroupSpecs") or ())
         case "PodGroup":
+            if "schedulingPolicy" in spec:
+                return int((spec["schedulingPolicy"].get("gang") or {}).get("minCount", 0))
             return int(spec.get("minMember", 1))
     replicas = spec[next((name for name in sorted(spec) if name.endswith("ReplicaSpecs")), "...ReplicaSpecs")]
     return sum(int(part.get("replicas", 1)) for part in replicas.values())

@@ -118,6 +118,7 @@ def _parse_pod(data: Json, config: KubernetesConfig) -> PodFacts:
             item for item in annotations.items() if item[0].startswith(SAYING_PREFIXES) or item[0] in SHARE_ANNOTATIONS
         ),
         created=metadata.get("creationTimestamp") or "",
+        pod_group=(spec.get("schedulingGroup") or {}).get("podGroupName") or "",
         grace_ms=1_000 * int(spec.get("terminationGracePeriodSeconds") or 0),
         index=_parse_index(labels, annotations),
         is_leaving=metadata.get("deletionTimestamp") is not None,

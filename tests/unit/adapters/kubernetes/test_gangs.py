@@ -56,6 +56,10 @@ def test_group_that_says_its_size_itself(more, key, size):
             "/apis/jobset.x-k8s.io/v1alpha2/namespaces/vision/jobsets/s",
         ),
         (
+            {"schedulingGroup": {"podGroupName": "k"}},
+            "/apis/scheduling.k8s.io/v1alpha2/namespaces/vision/podgroups/k",
+        ),
+        (
             {"annotations": {"scheduling.k8s.io/group-name": "v"}},
             "/apis/scheduling.volcano.sh/v1beta1/namespaces/vision/podgroups/v",
         ),
@@ -114,6 +118,8 @@ def test_gang_without_a_size_is_unreadable():
         ),
         ({"kind": "RayCluster", "spec": {"headGroupSpec": {}, "workerGroupSpecs": [{"replicas": 2}, {}]}}, 4),
         ({"kind": "PodGroup", "spec": {"minMember": 6}}, 6),
+        ({"kind": "PodGroup", "spec": {"schedulingPolicy": {"gang": {"minCount": 5}}}}, 5),
+        ({"kind": "PodGroup", "spec": {"schedulingPolicy": {"basic": {}}}}, 0),
     ],
 )
 def test_size_of_a_gang(data, size):
