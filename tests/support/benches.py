@@ -132,7 +132,7 @@ class Bench:
             if len(found) >= count:
                 return found[count - 1]
             left = until - seconds()
-            assert left > 0, f"no {kind.__name__} of job {job}; seen: {self.events}"
+            assert left > 0, f"no {kind.__name__} of job {job}; the last seen: {self.events[-8:]}"
             self.pass_time(left)
             self.observe()
 

@@ -96,6 +96,7 @@ class LocalBackend:
         self._down = Health()
         self._seen = Health()
         self._stuck: dict[Device, JobId] = {}
+        self._avoided: set[Device] = set()
         self._accounts: dict[str, Account] = {}
         self._closing = threading.Event()
         self._watcher: threading.Thread | None = None
@@ -352,7 +353,7 @@ class LocalBackend:
         if not report.stuck and job in self._stuck.values():
             for device in [each for each, holder in self._stuck.items() if holder == job]:
                 del self._stuck[device]
-                if device not in self._down.devices:
+                if device not in self._down.devices and device not in self._avoided:
                     self._due.append(DeviceUp(now_ms, *device))
 
     # --- failures ----------------------------------------------------------------------------------------------------
@@ -369,22 +370,39 @@ class LocalBackend:
         seen, before = self._seen, self._down
         if seen != before:
             self._down = seen
+            up = [device for device in before.devices if device not in seen.devices]
+            down = [device for device in seen.devices if device not in before.devices]
+            self._due += [NodeUp(now_ms, node) for node in before.nodes if node not in seen.nodes]
+            self._due += [DeviceUp(now_ms, *device) for device in up if not self._is_held_down(device)]
             events: list[Event] = [
                 NodeDown(now_ms, node, reason) for node, reason in seen.nodes.items() if node not in before.nodes
             ]
             events += [
-                DeviceDown(now_ms, *device, reason=reason)
-                for device, reason in seen.devices.items()
-                if device not in before.devices and device not in self._stuck
-            ]
-            self._due += [NodeUp(now_ms, node) for node in before.nodes if node not in seen.nodes]
-            self._due += [
-                DeviceUp(now_ms, *device)
-                for device in before.devices
-                if device not in seen.devices and device not in self._stuck
+                DeviceDown(now_ms, *device, reason=seen.devices[device])
+                for device in down
+                if not self._is_held_down(device)
             ]
             if events:
                 self._failures.append(_Failure(events, self._fail_jobs(seen, before)))
+        if seen.foreign or self._avoided:
+            self._avoid_foreign(now_ms, seen)
+
+    def _is_held_down(self, device: Device) -> bool:
+        """Whether it is down for a reason of its own already, or still."""
+        return device in self._stuck or device in self._avoided
+
+    def _avoid_foreign(self, now_ms: int, seen: Health) -> None:
+        """A device that others compute on is not to be given out; a job that has it already keeps it."""
+        given = {device for note in self._jobs.values() for device in note.devices}
+        for device, reason in seen.foreign.items():
+            if device not in given and device not in self._avoided:
+                self._avoided.add(device)
+                if device not in self._stuck:
+                    self._due.append(DeviceDown(now_ms, *device, reason=reason))
+        for device in sorted(self._avoided - seen.foreign.keys()):
+            self._avoided.discard(device)
+            if device not in self._stuck and device not in seen.devices:
+                self._due.append(DeviceUp(now_ms, *device))
 
     def _fail_jobs(self, seen: Health, before: Health) -> set[JobId]:
         """End the jobs on what has just failed; returns those whose end is to be told with it."""

@@ -39,7 +39,7 @@ def start_keeper(config: LocalConfig) -> None:
     program = (
         f"import sys; sys.path.insert(0, {source!r}); from clearway.adapters.local.keeper.main import main; main()"
     )
-    name = f"clearway-{sha256(str(config.state.resolve()).encode()).hexdigest()[:8]}"
+    name = group_name(config.state)
     settings = {name: value for name, value in asdict(config.settings).items() if name != "files_max"}
     command = [sys.executable, "-I", "-S", "-c", program, str(config.state.resolve()), name, json.dumps(settings)]
     log = config.state / LOG
@@ -56,6 +56,11 @@ def start_keeper(config: LocalConfig) -> None:
         )
     if done.returncode != 0:
         raise KeeperError(f"expected the keeper of {config.state} to start; it ended with {done.returncode}: see {log}")
+
+
+def group_name(state: Path) -> str:
+    """Of the control groups of all jobs of this state directory."""
+    return f"clearway-{sha256(str(state.resolve()).encode()).hexdigest()[:8]}"
 
 
 def make_state(config: LocalConfig) -> None:

@@ -15,10 +15,12 @@ DEVICES_DOWN: Final = "devices-down.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """What may not be used now, with reasons. devices: (node, index within it)."""
+    """What may not be used now, with reasons. devices: (node, index within it). foreign: devices that processes of
+    others hold; they do not harm a job that runs there already, so that it is left alone."""
 
     nodes: Mapping[NodeName, str] = field(default_factory=dict)
     devices: Mapping[tuple[NodeName, int], str] = field(default_factory=dict)
+    foreign: Mapping[tuple[NodeName, int], str] = field(default_factory=dict)
 
 
 class DeviceSource(Protocol):

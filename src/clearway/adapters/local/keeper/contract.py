@@ -38,10 +38,13 @@ def read_progress(job_dir: str) -> Progress:
         descriptor = os.open(f"{job_dir}/{PROGRESS}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return NOTHING_SAID
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return NOTHING_SAID
-        text = file.read(PROGRESS_BYTES_MAX + 1)
+    try:
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        text = os.read(descriptor, PROGRESS_BYTES_MAX + 1) if is_file else b""
+    except OSError:
+        return NOTHING_SAID
+    finally:
+        os.close(descriptor)
     return parse_progress(text) if len(text) <= PROGRESS_BYTES_MAX else NOTHING_SAID
 
 

@@ -50,11 +50,23 @@ def read_start_ticks(pid: int) -> int:
     return 0 if stat is None else stat[2]
 
 
+def read_command(pid: int) -> str:
+    """Short name of a process; "" = it is gone, or out of our sight."""
+    return _read(f"/proc/{pid}/comm").decode(errors="replace").strip()
+
+
 def read_name(pid: int) -> str:
-    """Short name of a process, with its state, for messages."""
+    """A process with its state, for messages."""
     stat = read_stat(pid)
-    name = _read(f"/proc/{pid}/comm").decode(errors="replace").strip()
-    return f"pid {pid} ({name or 'gone'}, state {stat[0] if stat else '?'})"
+    return f"pid {pid} ({read_command(pid) or 'gone'}, state {stat[0] if stat else '?'})"
+
+
+def is_of_group(pid: int, name: str) -> bool:
+    """Whether a process is in a control group below that name, or is marked as one of a run."""
+    paths = (line.rpartition(b":")[2].split(b"/") for line in _read(f"/proc/{pid}/cgroup").splitlines())
+    if any(name.encode() in path for path in paths):
+        return True
+    return any(entry.startswith(f"{MARK}=".encode()) for entry in _read(f"/proc/{pid}/environ").split(b"\0"))
 
 
 def handles_signal(pid: int, number: int) -> bool:

@@ -1,0 +1,334 @@
+"""The real devices of this machine: what NVML says about GPUs and MIG instances, and what follows from it.
+
+`NvmlReader` makes raw calls and turns them into `Reading`s; `NvmlDevices` is the DeviceSource. A GPU that cannot be
+read any more, or that reported an Xid after which only a reset helps, is down; one that a process of others computes on
+is avoided. Nothing here writes to a GPU.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from clearway.adapters.local.client import group_name
+from clearway.adapters.local.devices import Health
+from clearway.adapters.local.keeper.processes import is_of_group, read_command
+from clearway.model.cluster import DeviceGroup, NodeSpec
+from clearway.model.ids import NodeName
+
+FATAL_XIDS: Final = {
+    48: "uncorrectable ECC error",
+    62: "internal micro-controller halt",
+    64: "row remapping failed",
+    74: "NVLink error",
+    79: "fallen off the bus",
+    95: "uncontained memory error",
+    119: "GSP does not answer",
+    120: "GSP error",
+    136: "link training failed",
+    140: "unrecovered ECC error",
+    143: "initialisation failed",
+}
+"""Xids after which NVIDIA's catalog asks for a reset or for support, not for a restart of the program
+(docs.nvidia.com/deploy/xid-errors). Errors of programs, such as 13, 31, 43, 45, 94, are not among them."""
+FOREIGN_LOOKS: Final = 2
+"""A process of others counts when it was seen so often in a row: one of our own that is ending is not ours for a
+moment, when its group is gone already."""
+NOT_FOREIGN: Final = ("nvidia-cuda-mps", "nvidia-persiste")
+"""Services of the driver that hold every GPU, by the start of their names."""
+NVLINKS_MAX: Final = 18
+"""Links of one GPU; Hopper has 18."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One GPU, or one MIG instance of it. index: of the GPU, in the order of the PCI bus. watts: its power limit.
+
+    pids: of processes that compute on it. error: why it cannot be read, "" = it can.
+    """
+
+    index: int
+    uuid: str
+    model: str = ""
+    memory_bytes: int = 0
+    watts: int = 0
+    is_mig: bool = False
+    has_nvlink: bool = False
+    pids: tuple[int, ...] = ()
+    error: str = ""
+
+
+class Reader(Protocol):
+    """What NvmlDevices asks for."""
+
+    def read(self) -> tuple[Reading, ...]:
+        """All devices now, in order of the PCI bus, instances in theirs. Does not raise."""
+        ...
+
+    def take_xids(self) -> tuple[tuple[str, int], ...]:
+        """(UUID of the GPU, Xid) of the errors since the last call. Does not raise."""
+        ...
+
+
+class NvmlReader:
+    """Raw calls. nvml: the module `pynvml`, initialised."""
+
+    def __init__(self, nvml: Any) -> None:
+        self._nvml = nvml
+        self._events: Any = None
+        self._watched: set[str] = set()
+        self._known: dict[int, tuple[Reading, ...]] = {}
+
+    def read(self) -> tuple[Reading, ...]:
+        """See `Reader.read`."""
+        try:
+            count = self._nvml.nvmlDeviceGetCount()
+        except self._nvml.NVMLError as error:
+            return tuple(_lost(reading, error) for readings in self._known.values() for reading in readings)
+        return tuple(reading for index in range(count) for reading in self._read_gpu(index))
+
+    def _read_gpu(self, index: int) -> tuple[Reading, ...]:
+        nvml = self._nvml
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            uuid = _text(nvml.nvmlDeviceGetUUID(handle))
+            name = _text(nvml.nvmlDeviceGetName(handle))
+            self._watch(handle, uuid)
+            readings = self._read_instances(handle, index, name) if self._has_mig(handle) else ()
+            if not self._has_mig(handle):
+                readings = (self._read_whole(handle, index, uuid, name),)
+        except nvml.NVMLError as error:
+            return tuple(_lost(reading, error) for reading in self._known.get(index, ()))
+        self._known[index] = readings
+        return readings
+
+    def _read_whole(self, handle: Any, index: int, uuid: str, name: str) -> Reading:
+        return Reading(
+            index=index,
+            uuid=uuid,
+            model=shorten_model(name),
+            memory_bytes=int(self._nvml.nvmlDeviceGetMemoryInfo(handle).total),
+            watts=self._optional(lambda: int(self._nvml.nvmlDeviceGetPowerManagementLimit(handle)) // 1000),
+            has_nvlink=any(
+                self._optional(lambda link=link: int(self._nvml.nvmlDeviceGetNvLinkState(handle, link)))  # type: ignore[misc]
+                for link in range(NVLINKS_MAX)
+            ),
+            pids=self._pids(handle),
+        )
+
+    def _has_mig(self, handle: Any) -> bool:
+        return self._optional(lambda: int(self._nvml.nvmlDeviceGetMigMode(handle)[0])) == 1
+
+    def _read_instances(self, gpu: Any, index: int, name: str) -> tuple[Reading, ...]:
+        nvml = self._nvml
+        found = []
+        for instance in range(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
+            try:
+                handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, instance)
+            except nvml.NVMLError_NotFound:
+                continue
+            profile = _text(nvml.nvmlDeviceGetName(handle)).rpartition("MIG ")[2]
+            found.append(
+                Reading(
+                    index=index,
+                    uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
+                    model=f"{shorten_model(name)}-{profile}",
+                    memory_bytes=int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
+                    is_mig=True,
+                    pids=self._pids(handle),
+                )
+            )
+        return tuple(found)
+
+    def _pids(self, handle: Any) -> tuple[int, ...]:
+        try:
+            return tuple(int(process.pid) for process in self._nvml.nvmlDeviceGetComputeRunningProcesses(handle))
+        except self._nvml.NVMLError_NotSupported:
+            return ()
+
+    def _optional(self, call: Callable[[], int]) -> int:
+        """What not every model can say; 0 = it cannot."""
+        try:
+            return call()
+        except self._nvml.NVMLError_NotSupported:
+            return 0
+        except self._nvml.NVMLError_InvalidArgument:
+            return 0
+
+    def _watch(self, handle: Any, uuid: str) -> None:
+        """Have the GPU's Xids told. Some drivers and models cannot; then only its absence is seen."""
+        if uuid in self._watched:
+            return
+        self._watched.add(uuid)
+        try:
+            if self._events is None:
+                self._events = self._nvml.nvmlEventSetCreate()
+            self._nvml.nvmlDeviceRegisterEvents(handle, self._nvml.nvmlEventTypeXidCriticalError, self._events)
+        except self._nvml.NVMLError:
+            return
+
+    def take_xids(self) -> tuple[tuple[str, int], ...]:
+        """See `Reader.take_xids`."""
+        found: list[tuple[str, int]] = []
+        while self._events is not None and len(found) < 1_000:
+            try:
+                event = self._nvml.nvmlEventSetWait_v2(self._events, 0)
+                found.append((_text(self._nvml.nvmlDeviceGetUUID(event.device)), int(event.eventData)))
+            except self._nvml.NVMLError:  # a timeout: there are no more
+                break
+        return tuple(found)
+
+
+def open_nvml() -> NvmlReader | None:
+    """A reader of this machine's GPUs; None = it has none, or no driver, or `nvidia-ml-py` is not installed."""
+    try:
+        import pynvml  # type: ignore[import-untyped]
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+        reader = NvmlReader(pynvml)
+        return reader if reader.read() else None
+    except pynvml.NVMLError:
+        return None
+
+
+def find_gpus(node: NodeSpec, state: Path, *, is_by_uuid: bool = False) -> "NvmlDevices | None":
+    """The GPUs of this machine, for the backend in `state`; None = there are none."""
+    reader = open_nvml()
+    if reader is None:
+        return None
+    name = group_name(state)
+    return NvmlDevices(
+        reader, node, is_ours=lambda pid: is_of_group(pid, name), name_of=read_command, is_by_uuid=is_by_uuid
+    )
+
+
+class NvmlDevices:
+    """The DeviceSource of one machine with GPUs. They are counted once: one added later is used after a restart.
+
+    node: its name, CPUs, memory and place; its groups are filled in. is_ours: whether a process belongs to a job of
+    ours. name_of: the name of a process.
+    """
+
+    is_virtual = False
+
+    def __init__(
+        self,
+        reader: Reader,
+        node: NodeSpec,
+        *,
+        is_ours: Callable[[int], bool],
+        name_of: Callable[[int], str],
+        is_by_uuid: bool = False,
+    ) -> None:
+        self._reader = reader
+        self._is_ours = is_ours
+        self._name_of = name_of
+        self._is_by_uuid = is_by_uuid
+        self._devices = sort_by_model(reader.read())
+        self._node = _make_node(node, self._devices)
+        self._gpu_uuids = {reading.uuid: reading.index for reading in self._devices}
+        self._broken: dict[int, str] = {}
+        self._foreign: dict[str, int] = {}
+
+    def nodes(self) -> tuple[NodeSpec, ...]:
+        """See `DeviceSource.nodes`."""
+        return (self._node,)
+
+    def visible(self, _node: NodeName, indices: Sequence[int], /) -> str:
+        """Indices of GPUs in the order of the PCI bus; UUIDs where asked for, and where MIG instances are among them,
+        which have no other name."""
+        chosen = [self._devices[index] for index in indices]
+        if self._is_by_uuid or any(device.is_mig for device in chosen):
+            return ",".join(device.uuid for device in chosen)
+        return ",".join(str(device.index) for device in chosen)
+
+    def look(self) -> Health:
+        """See `DeviceSource.look`."""
+        now = {reading.uuid: reading for reading in self._reader.read()}
+        self._note_xids(now)
+        down: dict[tuple[NodeName, int], str] = {}
+        foreign: dict[tuple[NodeName, int], str] = {}
+        for place, device in enumerate(self._devices):
+            reading = now.get(device.uuid)
+            reason = self._judge(device, reading)
+            if reason:
+                down[self._node.name, place] = reason
+            elif reading is not None and (holder := self._find_foreign(reading)):
+                foreign[self._node.name, place] = holder
+        return Health(devices=down, foreign=foreign)
+
+    def _judge(self, device: Reading, now: Reading | None) -> str:
+        if device.index in self._broken:
+            return self._broken[device.index]
+        if now is None:
+            return f"GPU {device.index} ({device.uuid}) is not there any more"
+        return f"GPU {device.index} ({device.uuid}) cannot be read: {now.error}" if now.error else ""
+
+    def _note_xids(self, now: dict[str, Reading]) -> None:
+        """A GPU that needs a reset is down until the control plane starts again: nothing tells that it was reset."""
+        for uuid, xid in self._reader.take_xids():
+            index = self._gpu_uuids.get(uuid, now[uuid].index if uuid in now else None)
+            if index is not None and xid in FATAL_XIDS:
+                self._broken[index] = f"GPU {index} ({uuid}) reported Xid {xid}: {FATAL_XIDS[xid]}"
+
+    def _find_foreign(self, reading: Reading) -> str:
+        """Who else computes on it, once that was seen twice; "" = nobody."""
+        others = [pid for pid in reading.pids if not self._is_ours(pid)]
+        named = [(pid, self._name_of(pid)) for pid in others]
+        named = [(pid, name) for pid, name in named if not name.startswith(NOT_FOREIGN)]
+        looks = self._foreign[reading.uuid] = self._foreign.get(reading.uuid, 0) + 1 if named else 0
+        if looks < FOREIGN_LOOKS:
+            return ""
+        pid, name = named[0]
+        return f"in use by pid {pid} ({name or 'unknown'}), which is not of a job"
+
+
+def sort_by_model(readings: Sequence[Reading]) -> tuple[Reading, ...]:
+    """Devices of one model beside one another, models in order of their first device: as node indices count them."""
+    models = list(dict.fromkeys(reading.model for reading in readings))
+    return tuple(sorted(readings, key=lambda reading: models.index(reading.model)))
+
+
+def _make_node(node: NodeSpec, devices: Sequence[Reading]) -> NodeSpec:
+    groups = []
+    for model in dict.fromkeys(device.model for device in devices):
+        equal = [device for device in devices if device.model == model]
+        groups.append(
+            DeviceGroup(
+                model=model,
+                count=len(equal),
+                memory_bytes=min(device.memory_bytes for device in equal),
+                nvlink_size=0 if all(device.has_nvlink for device in equal) else 1,
+                watts_max=max(device.watts for device in equal),
+            )
+        )
+    return NodeSpec(
+        name=node.name,
+        groups=tuple(groups),
+        cpu_milli=node.cpu_milli,
+        memory_bytes=node.memory_bytes,
+        nvlink=node.nvlink,
+        leaf=node.leaf,
+        block=node.block,
+        labels=node.labels,
+    )
+
+
+def shorten_model(name: str) -> str:
+    """`NVIDIA A100-SXM4-80GB` → `A100`, as job files name models; `NVIDIA GeForce RTX 4090` → `RTX4090`."""
+    consumer = re.search(r"\b([RG]TX) ?(A?\d{3,4}(?: (?:Ti|SUPER))?)", name)
+    if consumer:
+        return "".join(consumer.groups()).replace(" ", "")
+    match = re.search(r"\b([A-Z]{1,2}\d{1,4}[A-Z]?)\b", name.replace("NVIDIA", ""))
+    return match.group(1) if match else name.removeprefix("NVIDIA ").replace(" ", "-") or "GPU"
+
+
+def _lost(reading: Reading, error: Exception) -> Reading:
+    return Reading(index=reading.index, uuid=reading.uuid, model=reading.model, error=str(error))
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,175 @@
+"""What the keeper reads: mounts, progress files, records, signals."""
+
+import json
+import os
+
+import pytest
+
+from clearway.adapters.local.devices import parse_down
+from clearway.adapters.local.keeper.cgroups import find_mounts
+from clearway.adapters.local.keeper.contract import NOTHING_SAID, parse_progress, read_progress, write_request
+from clearway.adapters.local.keeper.messages import Launch, ReplicaLaunch, Report, render_message
+from clearway.adapters.local.keeper.processes import collect_descendants, handles_signal, signal_number
+from clearway.adapters.local.keeper.records import Records, Started
+from clearway.model.cluster import DeviceGroup, NodeSpec
+from clearway.model.ids import NodeName
+
+
+def make_launch(job=5, generation=1, **more):
+    replica = ReplicaLaunch(rank=0, node="n0", environment={"RANK": "0"}, stdin="", stdout="/o", stderr="/o")
+    values = {"environment": {}, "argv": ("/bin/sh", "{script}"), "script": "true\n", "workdir": "/", "job_dir": "/j"}
+    return Launch(job=job, generation=generation, replicas=(replica,), devices=(("n0", 1),), **values, **more)
+
+
+def test_hybrid_mounts_give_both_hierarchies():
+    mounts = (
+        "tmpfs /sys/fs/cgroup tmpfs rw 0 0\n"
+        "cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,relatime,cpu,cpuacct 0 0\n"
+        "cgroup /sys/fs/cgroup/memory cgroup rw,relatime,memory 0 0\n"
+        "cgroup /sys/fs/cgroup/freezer cgroup rw,freezer 0 0\n"
+        "cgroup /sys/fs/cgroup/systemd cgroup rw,name=systemd 0 0\n"
+        "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n"
+    )
+    v2, v1 = find_mounts(mounts)
+    assert v2 == "/sys/fs/cgroup/unified"
+    assert v1 == {
+        "cpu": "/sys/fs/cgroup/cpu,cpuacct",
+        "memory": "/sys/fs/cgroup/memory",
+        "freezer": "/sys/fs/cgroup/freezer",
+    }
+
+
+def test_messages_survive_the_wire():
+    launch = make_launch(limit_ms=5, groups=(1, 2))
+    assert Launch.of_message(json.loads(render_message(launch.to_message()))) == launch
+    report = Report(job=5, generation=1, stuck=[("n0", 1, "held")])
+    assert Report.of_message(json.loads(render_message(report.to_message()))) == report
+
+
+def test_progress_is_what_the_job_says():
+    said = parse_progress(b'{"progress": 0.5, "checkpoint_at": 1700000000.25, "answers": "5.1.leave", "done": true}')
+    assert (said.progress, said.checkpoint_at_ms, said.answers, said.is_done) == (
+        0.5,
+        1_700_000_000_250,
+        "5.1.leave",
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"[]", b"{", b"null", b"\xff\xfe", b"[" * 100_000, b'{"progress": "x", "checkpoint_at": [], "answers": 1}'],
+)
+def test_progress_that_makes_no_sense_counts_as_not_said(text):
+    assert parse_progress(text) == NOTHING_SAID
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-1", "true", "1e999", "1" + "0" * 400])
+def test_numbers_out_of_range_do_no_harm(value):
+    said = parse_progress(f'{{"progress": {value}, "checkpoint_at": {value}}}'.encode())
+    assert 0 <= said.progress <= 1
+    assert said.checkpoint_at_ms >= 0
+
+
+def test_progress_file_of_another_kind_is_neither_followed_nor_waited_for(tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text('{"done": true}')
+    path = tmp_path / "progress.json"
+    path.symlink_to(secret)
+    assert read_progress(str(tmp_path)) == NOTHING_SAID
+    path.unlink()
+    os.mkfifo(path)
+    assert read_progress(str(tmp_path)) == NOTHING_SAID
+    path.unlink()
+    path.mkdir()
+    assert read_progress(str(tmp_path)) == NOTHING_SAID
+    path.rmdir()
+    path.write_text('{"done": true}' + " " * 70_000)
+    assert read_progress(str(tmp_path)) == NOTHING_SAID
+
+
+def test_request_is_written_over_whatever_the_user_put_there_and_nowhere_else(tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("kept")
+    folder = tmp_path / "job"
+    folder.mkdir()
+    for name in ("request.json", ".request.json.new"):
+        (folder / name).symlink_to(precious)
+    write_request(str(folder), {"id": "5.1.leave"}, None, None)
+    assert precious.read_text() == "kept"
+    assert json.loads((folder / "request.json").read_text()) == {"id": "5.1.leave"}
+    assert not (folder / "request.json").is_symlink()
+
+
+def test_generation_is_begun_once(tmp_path):
+    records = Records(tmp_path)
+    assert records.begin(make_launch())
+    assert not records.begin(make_launch())
+    assert not Records(tmp_path).begin(make_launch())
+    assert records.begin(make_launch(generation=2))
+    assert records.list() == [(5, 1), (5, 2)]
+
+
+def test_records_tell_another_keeper_what_there_is(tmp_path):
+    records = Records(tmp_path)
+    records.begin(make_launch())
+    started = Started(boot="b", mark="5.1", processes=((10, 11, 0),))
+    records.note_started(5, 1, started)
+    again = Started(boot="b", mark="5.1", processes=((10, 11, 0),), started_ms=7)
+    records.note_started(5, 1, again)
+    record = Records(tmp_path).read(5, 1)
+    assert (record.launch, record.started, record.result) == (make_launch(), again, None)
+    records.note_result(Report(job=5, generation=1, end="finished", outcome="COMPLETED"))
+    assert Records(tmp_path).read(5, 1).result.outcome == "COMPLETED"
+
+
+def test_record_that_was_cut_anywhere_tells_what_was_whole(tmp_path):
+    records = Records(tmp_path)
+    records.begin(make_launch())
+    records.note_started(5, 1, Started(boot="b", mark="5.1", processes=()))
+    path = tmp_path / "runs" / "5.1"
+    whole = path.read_bytes()
+    first = whole.index(b"\n") + 1
+    for cut in range(len(whole)):
+        path.write_bytes(whole[:cut])
+        record = records.read(5, 1)
+        assert (record.launch is not None) == (cut >= first)
+        assert record.started is None
+
+
+def test_saved_work_is_kept_over_generations(tmp_path):
+    records = Records(tmp_path)
+    assert records.read_saved(5) == 0
+    records.note_saved(5, 1_234)
+    records.note_saved(5, 2_345)
+    assert Records(tmp_path).read_saved(5) == 2_345
+    records.forget_saved(5)
+    assert records.read_saved(5) == 0
+
+
+def test_descendants_are_found_once_even_in_a_circle():
+    assert sorted(collect_descendants([1], {1: [2, 3], 3: [4], 4: [1]})) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("name", "number"), [("USR1", 10), ("SIGUSR1", 10), ("usr1", 10), ("10", 10), ("TERM", 15)])
+def test_signals_are_named_as_users_name_them(name, number):
+    assert signal_number(name) == number
+
+
+@pytest.mark.parametrize("name", ["", "0", "99", "USR", "HUP HUP", "DFL"])
+def test_unknown_signal_is_an_error(name):
+    with pytest.raises(ValueError, match="signal"):
+        signal_number(name)
+
+
+def test_handlers_of_a_process_are_seen():
+    assert handles_signal(os.getpid(), 2)
+    assert not handles_signal(os.getpid(), 9)
+    assert not handles_signal(0, 2)
+
+
+def test_declared_failures_name_what_exists():
+    nodes = [NodeSpec(name=NodeName("n0"), groups=(DeviceGroup(model="v", count=2),))]
+    health = parse_down('{"nodes": ["n0", "n7"], "devices": {"n0": [1, 5, "x"], "n9": [0]}}', nodes, "down.json")
+    assert dict(health.nodes) == {"n0": "declared as failed in down.json"}
+    assert list(health.devices) == [("n0", 1)]

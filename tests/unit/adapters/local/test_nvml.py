@@ -1,0 +1,214 @@
+"""GPUs as NVML tells of them, by a stand-in for the module `pynvml` with the same calls, errors and quirks."""
+
+# ruff: noqa: N801, N802, N815, N818 - the names are those of pynvml
+
+from types import SimpleNamespace
+
+import pytest
+
+from clearway.adapters.local.nvml import NvmlDevices, NvmlReader, shorten_model
+from clearway.model.cluster import NodeSpec
+from clearway.model.ids import NodeName
+
+
+class FakeNvml:
+    """`pynvml` for GPUs given as dictionaries. lost: indices that have fallen off the bus."""
+
+    class NVMLError(Exception):
+        """As there, every error is a subclass."""
+
+    class NVMLError_NotSupported(NVMLError):
+        pass
+
+    class NVMLError_NotFound(NVMLError):
+        pass
+
+    class NVMLError_InvalidArgument(NVMLError):
+        pass
+
+    class NVMLError_GpuIsLost(NVMLError):
+        def __str__(self):
+            return "GPU is lost"
+
+    nvmlEventTypeXidCriticalError = 8
+
+    def __init__(self, *gpus):
+        self.gpus = list(gpus)
+        self.lost = set()
+        self.xids = []
+
+    def nvmlDeviceGetCount(self):
+        return len(self.gpus)
+
+    def nvmlDeviceGetHandleByIndex(self, index):
+        if index in self.lost:
+            raise self.NVMLError_GpuIsLost
+        return self.gpus[index]
+
+    def nvmlDeviceGetUUID(self, handle):
+        return handle["uuid"]
+
+    def nvmlDeviceGetName(self, handle):
+        return handle["name"].encode()  # bytes, as in older releases
+
+    def nvmlDeviceGetMemoryInfo(self, handle):
+        return SimpleNamespace(total=handle.get("memory", 80 << 30))
+
+    def nvmlDeviceGetPowerManagementLimit(self, handle):
+        if "milliwatts" not in handle:
+            raise self.NVMLError_NotSupported
+        return handle["milliwatts"]
+
+    def nvmlDeviceGetNvLinkState(self, handle, link):
+        links = handle.get("links", 0)
+        if not links:
+            raise self.NVMLError_NotSupported
+        if link >= links:
+            raise self.NVMLError_InvalidArgument
+        return 1
+
+    def nvmlDeviceGetMigMode(self, handle):
+        if "instances" not in handle:
+            raise self.NVMLError_NotSupported
+        return [1, 1]
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, handle):
+        return 7
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle, index):
+        if index >= len(handle["instances"]):
+            raise self.NVMLError_NotFound
+        return handle["instances"][index]
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle):
+        return [SimpleNamespace(pid=pid) for pid in handle.get("pids", ())]
+
+    def nvmlEventSetCreate(self):
+        return "events"
+
+    def nvmlDeviceRegisterEvents(self, handle, kinds, events):
+        assert (kinds, events) == (self.nvmlEventTypeXidCriticalError, "events")
+
+    def nvmlEventSetWait_v2(self, events, timeout_ms):
+        if not self.xids:
+            raise self.NVMLError("timeout")
+        index, xid = self.xids.pop(0)
+        return SimpleNamespace(device=self.gpus[index], eventData=xid)
+
+
+H100 = {"name": "NVIDIA H100 80GB HBM3", "milliwatts": 700_000, "links": 18}
+NODE = NodeSpec(name=NodeName("dgx"), cpu_milli=96_000, memory_bytes=1 << 40)
+
+
+def make_devices(nvml, *, ours=(), names=None, **options):
+    return NvmlDevices(
+        NvmlReader(nvml),
+        NODE,
+        is_ours=lambda pid: pid in ours,
+        name_of=lambda pid: (names or {}).get(pid, "python"),
+        **options,
+    )
+
+
+def make_h100s(count):
+    return FakeNvml(*({**H100, "uuid": f"GPU-{index}"} for index in range(count)))
+
+
+def test_node_has_a_group_for_each_model_with_memory_power_and_nvlink():
+    (node,) = make_devices(make_h100s(8)).nodes()
+    (group,) = node.groups
+    assert (group.model, group.count, group.memory_bytes, group.watts_max) == ("H100", 8, 80 << 30, 700)
+    assert group.nvlink_size == 0
+    assert (node.name, node.cpu_milli, node.memory_bytes) == ("dgx", 96_000, 1 << 40)
+
+
+def test_gpus_without_nvlink_are_domains_of_their_own():
+    nvml = FakeNvml({"name": "Tesla T4", "uuid": "GPU-a"}, {"name": "Tesla T4", "uuid": "GPU-b"})
+    assert make_devices(nvml).nodes()[0].groups[0].nvlink_size == 1
+
+
+def test_devices_are_visible_by_index_on_the_bus_even_where_models_are_mixed():
+    nvml = FakeNvml(
+        {"name": "Tesla T4", "uuid": "GPU-a"}, {**H100, "uuid": "GPU-b"}, {"name": "Tesla T4", "uuid": "GPU-c"}
+    )
+    devices = make_devices(nvml)
+    assert [group.model for group in devices.nodes()[0].groups] == ["T4", "H100"]
+    assert devices.visible(NodeName("dgx"), (0, 1)) == "0,2"
+    assert devices.visible(NodeName("dgx"), (2,)) == "1"
+    assert devices.visible(NodeName("dgx"), ()) == ""
+    by_uuid = make_devices(nvml, is_by_uuid=True)
+    assert by_uuid.visible(NodeName("dgx"), (0, 1)) == "GPU-a,GPU-c"
+
+
+def test_mig_instances_are_devices_and_visible_by_uuid_alone():
+    instances = [{"name": "NVIDIA A100-SXM4-40GB MIG 1g.5gb", "uuid": f"MIG-{n}", "memory": 5 << 30} for n in range(2)]
+    nvml = FakeNvml({"name": "NVIDIA A100-SXM4-40GB", "uuid": "GPU-a", "instances": instances})
+    devices = make_devices(nvml)
+    (group,) = devices.nodes()[0].groups
+    assert (group.model, group.count, group.memory_bytes) == ("A100-1g.5gb", 2, 5 << 30)
+    assert devices.visible(NodeName("dgx"), (1,)) == "MIG-1"
+
+
+def test_gpu_that_is_lost_is_down_until_it_is_back():
+    nvml = make_h100s(2)
+    devices = make_devices(nvml)
+    assert devices.look().devices == {}
+    nvml.lost.add(1)
+    assert devices.look().devices == {("dgx", 1): "GPU 1 (GPU-1) cannot be read: GPU is lost"}
+    nvml.lost.clear()
+    assert devices.look().devices == {}
+
+
+def test_gpu_that_is_not_listed_any_more_is_down():
+    nvml = make_h100s(2)
+    devices = make_devices(nvml)
+    nvml.gpus.pop()
+    assert devices.look().devices == {("dgx", 1): "GPU 1 (GPU-1) is not there any more"}
+
+
+@pytest.mark.parametrize(("xid", "is_down"), [(79, True), (48, True), (13, False), (31, False), (94, False)])
+def test_xid_after_which_only_a_reset_helps_takes_the_gpu_down_for_good(xid, is_down):
+    nvml = make_h100s(2)
+    devices = make_devices(nvml)
+    nvml.xids.append((0, xid))
+    assert (("dgx", 0) in devices.look().devices) is is_down
+    assert (("dgx", 0) in devices.look().devices) is is_down
+    assert ("dgx", 1) not in devices.look().devices
+
+
+def test_process_of_others_is_named_once_it_was_seen_twice():
+    nvml = make_h100s(2)
+    nvml.gpus[0]["pids"] = [7, 9]
+    devices = make_devices(nvml, ours={7})
+    assert devices.look().foreign == {}
+    assert devices.look().foreign == {("dgx", 0): "in use by pid 9 (python), which is not of a job"}
+    nvml.gpus[0]["pids"] = [7]
+    assert devices.look().foreign == {}
+    assert devices.look().devices == {}
+
+
+def test_services_of_the_driver_are_not_others():
+    nvml = make_h100s(1)
+    nvml.gpus[0]["pids"] = [7]
+    devices = make_devices(nvml, names={7: "nvidia-cuda-mps-server"})
+    devices.look()
+    assert devices.look().foreign == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        ("NVIDIA A100-SXM4-80GB", "A100"),
+        ("Tesla V100-SXM2-16GB", "V100"),
+        ("NVIDIA H200", "H200"),
+        ("NVIDIA L40S", "L40S"),
+        ("NVIDIA GB200", "GB200"),
+        ("NVIDIA RTX A6000", "RTXA6000"),
+        ("NVIDIA GeForce RTX 4090", "RTX4090"),
+        ("NVIDIA GeForce RTX 3080 Ti", "RTX3080Ti"),
+        ("Quadro", "Quadro"),
+    ],
+)
+def test_model_is_named_as_job_files_name_it(name, model):
+    assert shorten_model(name) == model
