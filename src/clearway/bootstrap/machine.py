@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from clearway.adapters.local.devices import DeclaredDevices, DeviceSource
+from clearway.adapters.local.nvml import find_gpus
 from clearway.model.cluster import ClusterSpec, DeviceGroup, NodeSpec
 from clearway.model.errors import InputError
 from clearway.model.ids import NodeName
@@ -16,12 +17,15 @@ from clearway.wire.config import Config
 from clearway.wire.problems import ParseError
 from clearway.wire.units import DeviceRequest, parse_devices
 
+KEEPER_FOLDER: Final = "keeper"
+"""Within the state directory: of the local backend."""
 DOWN_FILE: Final = "down.json"
 """Of virtual devices: what has failed, for drills; see `DeclaredDevices`."""
 
 
 def find_devices(config: Config, asked: str, folder: Path) -> DeviceSource:
-    """Devices by the command line (`4`, `V100:4`, `2x4:V100`), else the configuration, else what the machine has.
+    """Devices by the command line (`4`, `V100:4`, `2x4:V100`), else the configuration, else the machine's GPUs, else
+    as many virtual ones as it has CPUs.
 
     folder: the state directory. Raises InputError.
     """
@@ -32,6 +36,9 @@ def find_devices(config: Config, asked: str, folder: Path) -> DeviceSource:
         return DeclaredDevices(cluster.nodes, folder / DOWN_FILE)
     if devices is not None:
         return DeclaredDevices(_this_machine(devices), folder / DOWN_FILE)
+    gpus = find_gpus(_this_machine(DeviceRequest(count=0))[0], folder / KEEPER_FOLDER)
+    if gpus is not None:
+        return gpus
     cpus = min(os.cpu_count() or 1, DEVICES_PER_MODEL_MAX)
     return DeclaredDevices(_this_machine(DeviceRequest(count=cpus)), folder / DOWN_FILE)
 
