@@ -17,6 +17,7 @@ POLICIES = (
     replace(EASY, name="spread", placement=Placement(pack=0.0, spread=1.0, topology=False)),
     replace(EASY, name="fragmentation", placement=Placement(pack=0.1, fragmentation=1.0)),
     replace(EASY, name="first-fit", backfill=Backfill(reservation_depth=0, bypass_max=3)),
+    replace(EASY, name="short-sighted", scan_max=3),
     replace(
         EASY,
         name="restless",

@@ -70,6 +70,11 @@ EMPTY: Final = np.zeros(0, dtype=np.int64)
 POWER_ROUNDS_MAX: Final = 8
 """Scans of one cycle under a power budget: each leaves out the jobs that were refused. What is refused after so many
 waits for the next event."""
+FRONTS_MAX: Final = 2
+"""Scans from the front in a row, while the rest of the queue waits to be looked at: news most often concerns the front,
+and one event a millisecond must not keep the others from ever being reached."""
+GO_ON_MS: Final = 1
+"""When a cycle that was cut short is gone on with: soon, with time for events in between."""
 NO_MOVES: Final[tuple[Move, ...]] = ()
 
 
@@ -102,6 +107,10 @@ class Planner:
         self.is_strict_stop = False
         self.was_cut = False
         self.scanned = 0
+        self._has_news = False
+        self._go_on = (NONE, 0)  # the row at which a scan that was cut short stopped, and its place
+        self._fronts = 0  # scans from the front since one went on from there
+        self._is_stale = False  # whether there was news since the front was first looked at
 
     def _make_settings(self) -> IntArray:
         policy = self.state.policy
@@ -127,6 +136,7 @@ class Planner:
         if state.capacity_grew or state.order_shrank or state.now_ms >= self._retry_ms or self._order_is_due():
             self._tried.clear()
         self._gate = None if state.power_budget_watts is None else PowerGate(state, state.power_budget_watts)
+        self._has_news = bool(state.fresh) or state.capacity_grew or state.order_shrank or self._order_is_due()
         self._stop_cancelled(moves)
         self._start_claimants(moves)
         fresh = self._order()
@@ -190,10 +200,12 @@ class Planner:
         return self._reserved_ms <= self.state.now_ms
 
     def _wake_ms(self) -> int | None:
-        """When to look again though nothing happens: a begin time, or an order by which running jobs may be preempted
-        that is due to be worked out anew."""
+        """When to look again though nothing happens: a begin time, the rest of a queue that was too long for one cycle,
+        or an order by which running jobs may be preempted that is due to be worked out anew."""
         state = self.state
         wake = state.timers[0][0] if state.timers else None
+        if self.was_cut:
+            wake = state.now_ms + GO_ON_MS
         refresh = state.policy.order.refresh_ms
         if refresh is not None and self._touches_running and state.order.count and state.refreshed_ms != NONE:
             due = state.refreshed_ms + refresh
@@ -247,7 +259,7 @@ class Planner:
             return with_caps(self.state, moves, {})
         return self._gate.with_caps(self._gate.let_through(moves))
 
-    def _scan_without_powerless(self, order: IntArray) -> IntArray:
+    def _scan_without_powerless(self, order: IntArray, begin: int) -> IntArray:
         """Scan again without the jobs whose start the power budget does not allow, so that they take no devices from
         those that may pass them. Returns the order without them."""
         assert self._gate is not None
@@ -260,7 +272,7 @@ class Planner:
             if self._touches_running:
                 undo_entry(self.out, started, self.out_nodes, self.out_devices, self.state.door)
             order = order[~np.isin(order, refused)]
-            self._begin_scan(is_whole=True)
+            self._begin_scan(begin, is_whole=True)
             self._scan_with_room(order, len(order))
         return order
 
@@ -329,23 +341,52 @@ class Planner:
         if fresh is not None and (self.is_strict_stop or len(fresh) == 0):
             return 0
         order = rows_in_turn(state) if fresh is None else fresh
-        self._begin_scan(is_whole=fresh is None)
+        begin = self._first_place(order) if fresh is None else 0
+        self._begin_scan(begin, is_whole=fresh is None)
         state.capacity_grew = state.order_shrank = False
         self._scan_with_room(order, len(order))
         if self._gate is not None:
-            order = self._scan_without_powerless(order)
+            order = self._scan_without_powerless(order, begin)
         progress = self.progress.tolist()
         started: int = progress[AT_STARTED]
         self._reserved_ms = progress[AT_RESERVED_MS]
         self.was_cut = progress[AT_STATUS] == STATUS_CUT
         if fresh is None:
+            self._note_cut(order, begin, progress[AT_POSITION], started)
             self.is_strict_stop = progress[AT_STATUS] == STATUS_STRICT
             self.scanned = progress[AT_POSITION] - started
         if started and fresh is None and state.policy.backfill.bypass_max < state.policy.scan_max:
             count_bypassed(order, len(order), self.out, started, state.door)
         return started
 
-    def _begin_scan(self, *, is_whole: bool) -> None:
+    def _first_place(self, order: IntArray) -> int:
+        """Where a scan of the whole order begins: at the front, or where the one before was cut short. After news the
+        front comes first, but not so often in a row that the rest is never reached."""
+        row, place = self._go_on
+        if row == NONE:
+            self._fronts = 1
+            return 0
+        if self._has_news:
+            self._is_stale = True
+            if self._fronts < FRONTS_MAX:
+                self._fronts += 1
+                return 0
+        self._fronts = 0
+        found = np.flatnonzero(order == row)
+        return int(found[0]) if len(found) else min(place, len(order))
+
+    def _note_cut(self, order: IntArray, begin: int, position: int, started: int) -> None:
+        """Remember where to go on. One round is over when the end is reached; after news another begins."""
+        before, self._go_on = self._go_on[0] != NONE, self._go_on if begin == 0 else (NONE, 0)
+        if self.was_cut and (begin or not before):
+            self._go_on = int(order[position]), position - started
+        elif not self.was_cut:
+            self._go_on = NONE, 0
+            self.was_cut = self.state.capacity_grew = begin > 0 and self._is_stale
+            self._is_stale = False
+
+    def _begin_scan(self, begin: int, *, is_whole: bool) -> None:
+        """begin: the place in the order. Going on in its midst, what the scan before reserved still stands."""
         state = self.state
         self.settings[SET_NOW] = state.now_ms
         if state.policy.headroom.enabled:
@@ -354,7 +395,10 @@ class Planner:
         if self.memo.shape[1] < classes:
             self.memo = np.full((MEMO, classes), FOREVER_MS, dtype=np.int64)
         self.progress.fill(0)
-        if not is_whole:
+        self.progress[AT_POSITION] = begin
+        if begin:
+            self.memo.fill(FOREVER_MS)
+        elif not is_whole:
             self.progress[AT_LOOKED] = 1
 
     def _scan_with_room(self, order: IntArray, count: int) -> None:

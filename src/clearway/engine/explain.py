@@ -22,7 +22,7 @@ from clearway.engine.explain_room import (
     make_finding,
 )
 from clearway.engine.lifecycle import WAITING
-from clearway.engine.reasons import REASONS
+from clearway.engine.reasons import REASON_PRIORITY, REASONS
 from clearway.engine.records import Claim, JobRecord
 from clearway.engine.scene import (
     Need,
@@ -199,9 +199,9 @@ def _find_ahead(state: ClusterState, record: JobRecord, *, waits_for_room: bool)
     places = np.flatnonzero(rows == record.row)
     if len(places) == 0:
         return [make_finding(ReasonCode.PRIORITY, "was not looked at yet", helped_by=(TimerFired.__name__,))]
-    if places[0] >= state.policy.scan_max:
-        text = f"a cycle looks at {state.policy.scan_max} waiting jobs, and as many are ahead of it"
-        return [make_finding(ReasonCode.CYCLE_CUT, text, helped_by=DEVICES_GIVEN_BACK)]
+    if places[0] >= state.policy.scan_max and state.rows.table[JOB_REASON, record.row] == REASON_PRIORITY:
+        text = f"a cycle looks at {state.policy.scan_max} waiting jobs, and as many are ahead of it; the next one goes on"
+        return [make_finding(ReasonCode.CYCLE_CUT, text, helped_by=(TimerFired.__name__,))]
     ahead = _waiting_for_devices(state, rows[: places[0]])
     if len(ahead) == 0 or not waits_for_room:
         return []

@@ -178,7 +178,8 @@ class FairShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """All settings of a decision cycle. scan_max: waiting jobs looked at per cycle before it is cut short."""
+    """All settings of a decision cycle. scan_max: waiting jobs looked at per cycle before it is cut short;
+    the next one goes on where it stopped."""
 
     name: str
     order: Order

@@ -67,6 +67,11 @@ class Kernel:
         self.state.apply(event)
         return [move for move in plan.moves if not isinstance(move, Reserve)]
 
+    @property
+    def was_cut_short(self) -> bool:
+        """Whether the last cycle ended before every waiting job was looked at; a `WakeAt` was sent, to go on."""
+        return self._planner.was_cut
+
     def recover(self, event: Event) -> None:
         """Take in a record of a journal, plans that were accepted included, without deciding anything. After the last
         one, `handle` decides by the state that the journal tells of; what the planner only remembers is made anew."""

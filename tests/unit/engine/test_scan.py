@@ -6,7 +6,8 @@ import pytest
 
 from clearway.engine.policy import Backfill, Elasticity, Headroom
 from clearway.model.cluster import QueueSpec
-from clearway.model.events import JobCancelled, QueueSet, TimerFired
+from clearway.model.commands import WakeAt
+from clearway.model.events import JobCancelled, NodeUp, QueueSet, TimerFired
 from clearway.model.jobs import DomainLevel, Elastic, JobKind, Network
 from support.engine import EASY, FIRST_FIT, add_nodes, finish, make_kernel, nodes_of, started, started_jobs, submit
 
@@ -87,6 +88,65 @@ def test_a_cycle_that_was_cut_short_says_so_and_goes_on_later():
     then = started_jobs(kernel.handle(TimerFired(1)))
     assert first + then == list(range(1, len(first) + len(then) + 1))
     assert len(then) == 3
+
+
+def make_long_queue(scan_max=3, **backfill):
+    """A full cluster, ten jobs that fit nowhere now, and one small job behind them."""
+    kernel = make_kernel(
+        replace(FIRST_FIT, scan_max=scan_max, backfill=Backfill(**{"reservation_depth": 0} | backfill))
+    )
+    add_nodes(kernel, 1, 8)
+    submit(kernel, {"devices": 7}, {"devices": 1}, *[{"devices": 8}] * 10, {"devices": 1})
+    return kernel
+
+
+def go_on(kernel, *, at_ms=0):
+    """Cycles until one is not cut short; returns (what started, how many cycles)."""
+    commands, cycles = [], 0
+    while kernel.was_cut_short:
+        at_ms, cycles = at_ms + 1, cycles + 1
+        commands += kernel.handle(TimerFired(at_ms))
+        assert cycles < 100, "it never comes to rest"
+    return started_jobs(commands), cycles
+
+
+def test_a_job_beyond_what_a_cycle_looks_at_starts_all_the_same():
+    kernel = make_long_queue()
+    go_on(kernel)
+    commands = finish(kernel, 2, at_ms=50)
+    assert started_jobs(commands) == []
+    assert WakeAt(51) in commands
+    assert go_on(kernel, at_ms=50) == ([13], 3)
+
+
+def test_a_cut_cycle_wakes_itself_until_all_were_looked_at_and_then_rests():
+    kernel = make_long_queue()
+    assert go_on(kernel)[1] <= 4
+    assert not kernel.was_cut_short
+    assert kernel.handle(TimerFired(60)) == ()
+
+
+def test_what_is_reserved_at_the_front_binds_those_at_the_end():
+    kernel = make_long_queue(reservation_depth=1)
+    go_on(kernel)
+    finish(kernel, 2, at_ms=50)
+    assert go_on(kernel, at_ms=50)[0] == [], "nobody knows when it ends, and the first waits for all devices"
+
+
+def test_news_at_every_moment_does_not_keep_the_end_of_the_queue_from_its_turn():
+    kernel = make_long_queue()
+    go_on(kernel)
+    finish(kernel, 2, at_ms=50)
+    commands = [kernel.handle(NodeUp(at_ms, "n1")) for at_ms in range(51, 65)]
+    assert 13 in started_jobs([one for each in commands for one in each])
+
+
+def test_the_front_comes_first_after_news_while_the_rest_is_still_to_be_looked_at():
+    kernel = make_long_queue()
+    go_on(kernel)
+    finish(kernel, 2, at_ms=50)
+    assert kernel.was_cut_short
+    assert started_jobs(finish(kernel, 1, at_ms=51)) == [3]
 
 
 def test_headroom_is_kept_from_training_and_not_from_tasks():
