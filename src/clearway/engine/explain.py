@@ -200,7 +200,7 @@ def _find_ahead(state: ClusterState, record: JobRecord, *, waits_for_room: bool)
     if len(places) == 0:
         return [make_finding(ReasonCode.PRIORITY, "was not looked at yet", helped_by=(TimerFired.__name__,))]
     if places[0] >= state.policy.scan_max and state.rows.table[JOB_REASON, record.row] == REASON_PRIORITY:
-        text = f"a cycle looks at {state.policy.scan_max} waiting jobs, and as many are ahead of it; the next one goes on"
+        text = f"a cycle looks at {state.policy.scan_max} waiting jobs, and as many are ahead of it; the next goes on"
         return [make_finding(ReasonCode.CYCLE_CUT, text, helped_by=(TimerFired.__name__,))]
     ahead = _waiting_for_devices(state, rows[: places[0]])
     if len(ahead) == 0 or not waits_for_room:

@@ -90,13 +90,12 @@ def test_a_cycle_that_was_cut_short_says_so_and_goes_on_later():
     assert len(then) == 3
 
 
-def make_long_queue(scan_max=3, **backfill):
+def make_long_queue(reservation_depth=0):
     """A full cluster, ten jobs that fit nowhere now, and one small job behind them."""
-    kernel = make_kernel(
-        replace(FIRST_FIT, scan_max=scan_max, backfill=Backfill(**{"reservation_depth": 0} | backfill))
-    )
+    backfill = Backfill(reservation_depth=reservation_depth)
+    kernel = make_kernel(replace(FIRST_FIT, scan_max=3, backfill=backfill))
     add_nodes(kernel, 1, 8)
-    submit(kernel, {"devices": 7}, {"devices": 1}, *[{"devices": 8}] * 10, {"devices": 1})
+    submit(kernel, *[{"devices": count, "estimate_ms": 10_000} for count in (7, 1, *[8] * 10, 1)])
     return kernel
 
 
@@ -130,7 +129,7 @@ def test_what_is_reserved_at_the_front_binds_those_at_the_end():
     kernel = make_long_queue(reservation_depth=1)
     go_on(kernel)
     finish(kernel, 2, at_ms=50)
-    assert go_on(kernel, at_ms=50)[0] == [], "nobody knows when it ends, and the first waits for all devices"
+    assert go_on(kernel, at_ms=50)[0] == [], "it would end after the first is to have all devices"
 
 
 def test_news_at_every_moment_does_not_keep_the_end_of_the_queue_from_its_turn():
