@@ -43,7 +43,7 @@ def measure_compiled() -> Iterator[Figure]:
 
 
 def _small_run(*, is_compiled: bool) -> dict[str, float]:
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "0" if is_compiled else "1"}  # noqa: TID251 - for a process
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "0" if is_compiled else "1"}
     command = [sys.executable, "-m", "bench.compiling"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     rates: dict[str, float] = json.loads(done.stdout)
