@@ -1,6 +1,8 @@
 """A server over a control plane in memory, with a caller of each kind: asked in the process, or over its port."""
 
 import asyncio
+import functools
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -64,18 +66,29 @@ class Site:
         return {"Authorization": f"Bearer {self.tokens[user]}"} if user else {}
 
 
+@functools.cache
+def _make_tokens() -> tuple[bytes, Mapping[str, str]]:
+    """What the token file holds, made once: each change of it waits for the disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "tokens.json"
+        tokens = {"op": make_token_file(path, user="op")}
+        for user, (role, names) in CALLERS.items():
+            if user != "op":
+                named = tuple(TenantName(name) for name in names)
+                tokens[user] = add_user(path, user=user, role=role, tenants=named)
+        expire_user(path, user="late", expires_ms=NOW_MS)
+        tokens["wrong"] = tokens["ada"][:-4] + "0000"
+        return path.read_bytes(), tokens
+
+
 def make_site(
     folder: Path, *, settings: ServerSettings | None = None, tenants: Mapping[str, str | None] = TENANTS
 ) -> Site:
     """A server that does not run yet."""
     path = folder / "tokens.json"
-    tokens = {"op": make_token_file(path, user="op")}
-    for user, (role, names) in CALLERS.items():
-        if user != "op":
-            named = tuple(TenantName(name) for name in names)
-            tokens[user] = add_user(path, user=user, role=role, tenants=named)
-    expire_user(path, user="late", expires_ms=NOW_MS)
-    tokens["wrong"] = tokens["ada"][:-4] + "0000"
+    text, tokens = _make_tokens()
+    path.touch(mode=0o600)
+    path.write_bytes(text)
     control = FakeControl(tenants=tenants)
     settings = settings or ServerSettings(port=0, heartbeat_s=0.2, log_poll_s=0.02, answer_s=5.0)
     reloads: list[str] = []
@@ -93,7 +106,7 @@ def make_site(
         reload=reload,
         now_ms=lambda: control.now_ms,
     )
-    return Site(control=control, app=app, settings=settings, token_file=path, tokens=tokens, reloads=reloads)
+    return Site(control=control, app=app, settings=settings, token_file=path, tokens=dict(tokens), reloads=reloads)
 
 
 class Web:
