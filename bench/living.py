@@ -25,6 +25,8 @@ LISTED_JOBS: Final = 100_000
 BURST: Final = 1_000
 GANGS: Final = 20
 POLL_S: Final = 0.002
+IDLE_POLL_S: Final = 0.05
+"""Between two questions whether all is over: often enough, and no load of its own."""
 STAMP: Final = "date +%s%N > {file}"
 """Writes the time at which the job's own program runs."""
 
@@ -52,7 +54,7 @@ def measure_live_rate() -> Iterable[Figure]:
         begun = time.perf_counter()
         job = {"command": ["true"], "array": f"0-{RATE_JOBS - 1}", "resources": {"gpus": 1}, "output": "/dev/null"}
         submit(client, work, job)
-        _poll(lambda: count_active(client) == 0)
+        _poll(lambda: count_active(client) == 0, poll_s=IDLE_POLL_S)
         rate = RATE_JOBS / (time.perf_counter() - begun)
     baseline, ratio = f"no Slurm: {why_not()}", None
     if not why_not():
@@ -152,7 +154,7 @@ def _burst_waits_ms(client: Client, work: Path, name: str, extra: dict[str, str]
     }
     begun_ns = time.time_ns()
     submit(client, work, job)
-    _poll(lambda: count_active(client) == 0)
+    _poll(lambda: count_active(client) == 0, poll_s=IDLE_POLL_S)
     stamps = np.array([int((out / str(index)).read_text()) for index in range(BURST)])
     return (stamps - begun_ns) / 1e6
 
@@ -163,7 +165,7 @@ def _clearway_wait_ms(client: Client, work: Path, index: int) -> float:
     job = {"run": STAMP.format(file=file), "resources": {"gpus": 1}, "output": "/dev/null"}
     submit(client, work, job)
     _poll(lambda: file.exists() and file.stat().st_size > 0)
-    _poll(lambda: count_active(client) == 0)
+    _poll(lambda: count_active(client) == 0, poll_s=IDLE_POLL_S)
     return (int(file.read_text()) - begun_ns) / 1e6
 
 
