@@ -1,8 +1,8 @@
 """A lasting backend for tests: it simulates run times, keeps the port's rules, and fails what a script says.
 
 Its time is that of the calls: `next_ms` says when it will have something to tell. A job's script says how it runs:
-`run_ms=5000 outcome=FAILED start_ms=100 save_ms=50`, each with a default. It checks what no driver may do: one device
-twice, one job twice, a start on what is down. It forgets what it told only when it is asked again
+`run_ms=5000 outcome=FAILED start_ms=100 save_ms=50` (or `save_ms=never`), each with a default.
+It checks what no driver may do: one device twice, one job twice. It forgets what it told only when it is asked again
 (`connect` may come in between, from the next driver).
 """
 
@@ -38,7 +38,8 @@ class Run:
     allocation: Allocation
     left_ms: int
     outcome: Outcome
-    save_ms: int
+    save_ms: int | None
+    run_ms: int
     limit_ms: int | None
     share_milli: int
     phase: str = STARTING
@@ -252,7 +253,8 @@ class FakeBackend:
             allocation=command.allocation,
             left_ms=frozen.left_ms if frozen else max(run_ms - self._saved.get(command.job, 0), 0),
             outcome=Outcome(words.get("outcome", "COMPLETED")),
-            save_ms=int(words.get("save_ms", 0)),
+            save_ms=None if words.get("save_ms") == "never" else int(words.get("save_ms", 0)),
+            run_ms=run_ms,
             limit_ms=spec.limit_ms,
             share_milli=spec.request.share_milli,
             saved_ms=self._saved.get(command.job, 0),
@@ -277,7 +279,7 @@ class FakeBackend:
         elif run.phase not in (SAVING, FROZEN):
             done_ms = self._pause(now_ms, run)
             run.cause = command.cause
-            if not run.has_begun or run.save_ms > command.grace_ms:
+            if not run.has_begun or run.save_ms is None or run.save_ms > command.grace_ms:
                 self._leave(now_ms, run, command.cause, run.saved_ms, "")
             else:
                 run.saved_ms += done_ms
@@ -304,7 +306,9 @@ class FakeBackend:
         self._release(run)
         run.target = command.allocation
         self._take(run)
-        run.phase, run.due_ms = MOVING, now_ms + run.save_ms
+        if run.save_ms is None:
+            run.left_ms = run.run_ms
+        run.phase, run.due_ms = MOVING, now_ms + (run.save_ms or 0)
 
     # --- leaving --------------------------------------------------------------------------------------------------
 

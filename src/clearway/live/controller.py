@@ -59,7 +59,7 @@ from clearway.model.runs import RunSpec
 from clearway.model.units import FOREVER_MS, SECOND_MS
 from clearway.ports.backend import BackendCommand, LastingBackend, World
 from clearway.ports.control import Notice, Submission
-from clearway.ports.storage import Changes, JobQuery, StorageError, Store
+from clearway.ports.storage import AuditLine, Changes, JobQuery, StorageError, Store
 from clearway.ports.views import ClusterView, JobView
 
 JOBS_PER_TURN_MAX: Final = 16_384
@@ -503,16 +503,22 @@ class Controller:
 
     def _write_unwritten(self, now_ms: int) -> bool:
         """Write what was decided, then have it performed. Returns whether nothing is left to be written."""
-        unwritten = self._unwritten
-        if unwritten is None:
-            return self._storage_error is None or now_ms >= self._retry_at_ms
         if self._storage_error is not None and now_ms < self._retry_at_ms:
             return False
+        unwritten = self._unwritten
+        if unwritten is None:
+            return self._storage_error is None or self._append(self._sign_of_life(now_ms), now_ms)
         if not self._append(unwritten.changes, now_ms):
             return False
         self._unwritten = None
         self._perform(unwritten.commands, now_ms)
         return True
+
+    def _sign_of_life(self, now_ms: int) -> Changes:
+        """What is written to see whether the storage takes anything again, where nothing else is to be written."""
+        failed = str(self._storage_error)
+        line = AuditLine(at_ms=now_ms, actor="clearway", action="storage.resume", target="journal", detail=failed)
+        return Changes(audit=(line,))
 
     def _perform(self, commands: tuple[BackendCommand, ...], now_ms: int) -> None:
         for command in commands:
