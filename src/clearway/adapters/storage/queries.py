@@ -2,11 +2,15 @@
 
 A page of the newest jobs must not depend on how many jobs there are. So a query over several states and users, tenants
 or queues is put together from ranges of indexes, one for each pair, of which each gives its newest `limit` numbers:
-nothing is sorted but those.
+nothing is sorted but those, and only the rows of the page are read.
+
+Statements are made once for each shape of a query, since making one takes longer than carrying it out.
 """
 
+import functools
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -18,88 +22,126 @@ from clearway.ports.storage import JOBS_PER_PAGE_MAX, JobQuery
 RANGES_MAX: Final = 40
 """Most ranges that one query is put together from; above it the database chooses its way."""
 
-_COLUMNS: Final = (JOBS.c.id, JOBS.c.view, JOBS.c.crc)
+SHAPES_MAX: Final = 500
+"""Statements that are kept."""
+
+NAMED: Final = ("user", "tenant", "queue", "name")
+"""Columns of names, the one that most likely leaves the fewest jobs first."""
 
 Condition = sa.ColumnElement[bool]
 Page = sa.Select[*tuple[Any, ...]]
+Values = dict[str, Any]
 
 
-def page_statement(query: JobQuery) -> Page:
-    """(id, view, crc) of the page's jobs, in its order. Of `query.ids` at most JOBS_PER_PAGE_MAX are regarded."""
-    axes = _axes(query)
-    rest = _conditions(query)
-    ranges = list(itertools.product(*(values for _, values in axes))) if axes else [()]
-    if len(ranges) == 1 or len(ranges) > RANGES_MAX or query.ids:
-        wide = [column.in_(values) if len(values) > 1 else column == values[0] for column, values in axes]
-        return _ordered(sa.select(*_COLUMNS).where(*wide, *rest), query)
-    columns = [column for column, _ in axes]
-    parts = [_range_numbers(columns, values, rest, query) for values in ranges]
-    numbers = sa.union_all(*parts).subquery("numbers")
-    return _ordered(sa.select(*_COLUMNS).join(numbers, JOBS.c.id == numbers.c.id), query)
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A query without its values. counts: of values by column, for the state and NAMED. tests: names of the rest."""
+
+    counts: tuple[tuple[str, int], ...]
+    tests: frozenset[str]
+    newest_first: bool
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The columns whose values choose ranges of indexes: the state, and the narrowest of the names."""
+        given = [column for column, count in self.counts if count]
+        return tuple(given[:2] if given[:1] == ["state"] else given[:1])
+
+    @property
+    def ranges(self) -> list[tuple[tuple[str, int], ...]]:
+        """Each a choice of (column, place of its value); none where they would be too many, or numbers are given."""
+        counts = dict(self.counts)
+        choices = [[(column, place) for place in range(counts[column])] for column in self.axes]
+        ranges = list(itertools.product(*choices))
+        return [] if len(ranges) > RANGES_MAX or "ids" in self.tests else ranges
 
 
-def count_statement(query: JobQuery) -> Page:
-    """(state, how many)."""
-    conditions = [column.in_(values) for column, values in _axes(query)]
+def page_query(query: JobQuery) -> tuple[Page, Values]:
+    """A statement for (id, view, crc) of the page's jobs, in its order, and its values."""
+    shape, values = _take_apart(query)
+    return _page_statement(shape), values | {"limit": min(query.limit, JOBS_PER_PAGE_MAX)}
+
+
+def count_query(query: JobQuery) -> tuple[Page, Values]:
+    """A statement for (state, how many), and its values."""
+    shape, values = _take_apart(query)
+    return _count_statement(shape), values
+
+
+def _take_apart(query: JobQuery) -> tuple[Shape, Values]:
+    """Values are named by their column and place; those of a column together, too."""
+    lists = {"state": sorted({state.value for state in query.states})}
+    for column, texts in zip(NAMED, (query.users, query.tenants, query.queues, query.names), strict=True):
+        lists[column] = sorted({key_text(text) for text in texts})
+    values: Values = {f"{column}_{place}": text for column, texts in lists.items() for place, text in enumerate(texts)}
+    values |= {f"{column}_all": texts for column, texts in lists.items() if texts}
+    rest: Values = {
+        "ids": sorted(set(query.ids)) or None,
+        "array": query.array,
+        "from": query.submitted_from_ms,
+        "to": query.submitted_to_ms,
+        "after": None if query.after is None else min(query.after, INTEGER_MAX),
+    }
+    rest = {name: value for name, value in rest.items() if value is not None}
+    counts = tuple((column, len(texts)) for column, texts in lists.items())
+    return Shape(counts, frozenset(rest), query.newest_first), values | rest
+
+
+@functools.lru_cache(maxsize=SHAPES_MAX)
+def _page_statement(shape: Shape) -> Page:
+    """Numbers first: a row is long, and most that are looked at are not on the page."""
+    ranges = shape.ranges
+    if ranges:
+        others = _tests(shape) + _memberships(shape, without=shape.axes)
+        parts = [
+            _numbers(shape, [JOBS.c[column] == _bind(f"{column}_{place}") for column, place in one] + others)
+            for one in ranges
+        ]
+    else:
+        parts = [_numbers(shape, _tests(shape) + _memberships(shape))]
+    if len(parts) == 1:
+        numbers = parts[0].subquery("numbers")
+    else:
+        numbers = sa.union_all(*(sa.select(part.subquery().c.id) for part in parts)).subquery("numbers")
+    return _ordered(sa.select(JOBS.c.id, JOBS.c.view, JOBS.c.crc).join(numbers, JOBS.c.id == numbers.c.id), shape)
+
+
+@functools.lru_cache(maxsize=SHAPES_MAX)
+def _count_statement(shape: Shape) -> Page:
     total = sa.func.count().label("total")
-    return sa.select(JOBS.c.state, total).where(*conditions, *_filters(query)).group_by(JOBS.c.state)
+    return sa.select(JOBS.c.state, total).where(*_tests(shape), *_memberships(shape)).group_by(JOBS.c.state)
 
 
-def _axes(query: JobQuery) -> list[tuple[sa.Column[Any], list[Any]]]:
-    """The columns whose values choose ranges of indexes: the state, and the narrowest of the names."""
-    axes: list[tuple[sa.Column[Any], list[Any]]] = []
-    if query.states:
-        axes.append((JOBS.c.state, sorted({state.value for state in query.states})))
-    for column, texts in _named(query)[:1]:
-        axes.append((column, _keys(texts)))
-    return axes
+def _bind(name: str) -> sa.BindParameter[Any]:
+    return sa.bindparam(name, unique=False)
 
 
-def _named(query: JobQuery) -> list[tuple[sa.Column[Any], Sequence[str]]]:
-    """Conditions on names, the one that most likely leaves the fewest jobs first."""
-    named = (
-        (JOBS.c.user, query.users),
-        (JOBS.c.tenant, query.tenants),
-        (JOBS.c.queue, query.queues),
-        (JOBS.c.name, query.names),
-    )
-    return [(column, texts) for column, texts in named if texts]
+def _tests(shape: Shape) -> list[Condition]:
+    """All conditions but those on the state and on names."""
+    tests: dict[str, Condition] = {
+        "ids": JOBS.c.id.in_(sa.bindparam("ids", expanding=True)),
+        "array": JOBS.c.array_id == _bind("array"),
+        "from": JOBS.c.submit_ms >= _bind("from"),
+        "to": JOBS.c.submit_ms <= _bind("to"),
+        "after": JOBS.c.id < _bind("after") if shape.newest_first else JOBS.c.id > _bind("after"),
+    }
+    return [condition for name, condition in tests.items() if name in shape.tests]
 
 
-def _keys(texts: Sequence[str]) -> list[str]:
-    return sorted({key_text(text) for text in texts})
-
-
-def _filters(query: JobQuery) -> list[Condition]:
-    """All conditions but those of `_axes`, the page and its limit."""
-    conditions: list[Condition] = [column.in_(_keys(texts)) for column, texts in _named(query)[1:]]
-    if query.ids:
-        conditions.append(JOBS.c.id.in_(sorted(set(query.ids))))
-    if query.array is not None:
-        conditions.append(JOBS.c.array_id == query.array)
-    if query.submitted_from_ms is not None:
-        conditions.append(JOBS.c.submit_ms >= query.submitted_from_ms)
-    if query.submitted_to_ms is not None:
-        conditions.append(JOBS.c.submit_ms <= query.submitted_to_ms)
+def _memberships(shape: Shape, without: Sequence[str] = ()) -> list[Condition]:
+    """Conditions on the state and on names."""
+    conditions: list[Condition] = []
+    for column, count in shape.counts:
+        if count == 1 and column not in without:
+            conditions.append(JOBS.c[column] == _bind(f"{column}_0"))
+        elif count and column not in without:
+            conditions.append(JOBS.c[column].in_(sa.bindparam(f"{column}_all", expanding=True)))
     return conditions
 
 
-def _conditions(query: JobQuery) -> list[Condition]:
-    conditions = _filters(query)
-    if query.after is not None:
-        after = min(query.after, INTEGER_MAX)
-        conditions.append(JOBS.c.id < after if query.newest_first else JOBS.c.id > after)
-    return conditions
+def _numbers(shape: Shape, conditions: Sequence[Condition]) -> Page:
+    return _ordered(sa.select(JOBS.c.id).where(*conditions), shape)
 
 
-def _ordered(statement: Page, query: JobQuery) -> Page:
-    order = JOBS.c.id.desc() if query.newest_first else JOBS.c.id
-    return statement.order_by(order).limit(min(query.limit, JOBS_PER_PAGE_MAX))
-
-
-def _range_numbers(
-    columns: Sequence[sa.Column[Any]], values: Sequence[Any], rest: list[Condition], query: JobQuery
-) -> Page:
-    here = [column == value for column, value in zip(columns, values, strict=True)]
-    part = _ordered(sa.select(JOBS.c.id).where(*here, *rest), query)
-    return sa.select(part.subquery().c.id)
+def _ordered(statement: Page, shape: Shape) -> Page:
+    return statement.order_by(JOBS.c.id.desc() if shape.newest_first else JOBS.c.id).limit(_bind("limit"))

@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 
 from clearway.adapters.storage import rows
 from clearway.adapters.storage.databases import DRIVER_ERRORS, Database, explain_failure
-from clearway.adapters.storage.queries import count_statement, page_statement
+from clearway.adapters.storage.queries import count_query, page_query
 from clearway.adapters.storage.tables import AUDIT, HEAD, JOURNAL, RUNS
 from clearway.model.events import Event
 from clearway.model.ids import JobId
@@ -41,7 +41,7 @@ class SqlReader:
         with self._snapshot("reading jobs") as connection:
             for part in _split_ids(query):
                 part = replace(part, limit=limit - len(found))
-                page = connection.execute(page_statement(part)).all()
+                page = connection.execute(*page_query(part)).all()
                 found.extend(rows.parse_job(number, text, crc) for number, text, crc in page)
                 if len(found) >= limit:
                     break
@@ -52,7 +52,7 @@ class SqlReader:
         totals: dict[JobState, int] = {}
         with self._snapshot("counting jobs") as connection:
             for part in _split_ids(replace(query, after=None)):
-                for state, total in connection.execute(count_statement(part)):
+                for state, total in connection.execute(*count_query(part)):
                     totals[JobState(state)] = totals.get(JobState(state), 0) + total
         return totals
 

@@ -5,8 +5,10 @@ that was altered, removed or put in is found. Rows of jobs and runs carry a CRC 
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
+import operator
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -38,11 +40,11 @@ class Draft(NamedTuple):
     payload: str
 
 
-def dump_json(value: object) -> str:
-    """Compact, in ASCII: every database takes it as it is, whatever a text of a user holds."""
-    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+dump_json: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+"""JSON, compact and in ASCII: every database takes it as it is, whatever a text of a user holds."""
 
 
+@functools.lru_cache(maxsize=10_000)
 def key_text(text: str) -> str:
     """`text` for a column that is only compared: itself, or a likeness and a hash if it cannot be stored."""
     if len(text) <= KEY_CHARS and "\0" not in text and _is_encodable(text):
@@ -143,22 +145,18 @@ def _submitted(events: Iterable[Event]) -> Iterable[int]:
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
-_VIEW_DEFAULTS: Final = {
-    field.name: field.default for field in dataclasses.fields(JobView) if field.default is not dataclasses.MISSING
-}
-_VIEW_REQUIRED: Final = tuple(field.name for field in dataclasses.fields(JobView) if field.name not in _VIEW_DEFAULTS)
+_VIEW_NAMES: Final = tuple(field.name for field in dataclasses.fields(JobView))
+_VIEW_DEFAULTS: Final = tuple(field.default for field in dataclasses.fields(JobView))
+"""By field; MISSING, which nothing equals, where there is none."""
+_VIEW_VALUES: Final = operator.attrgetter(*_VIEW_NAMES)
 _STATES: Final = {state.value: state for state in JobState}
 _KINDS: Final = {kind.value: kind for kind in JobKind}
 
 
 def job_row(view: JobView) -> Row:
     """The row of a job. Written by hand rather than by the codec: lists of thousands of jobs must be quick."""
-    data = {name: getattr(view, name) for name in _VIEW_REQUIRED}
-    for name, default in _VIEW_DEFAULTS.items():
-        value = getattr(view, name)
-        if value != default:
-            data[name] = value
-    text = dump_json(data)
+    fields = zip(_VIEW_NAMES, _VIEW_VALUES(view), _VIEW_DEFAULTS, strict=True)
+    text = dump_json({name: value for name, value, default in fields if value != default})
     return {
         "id": view.id,
         "state": view.state.value,
