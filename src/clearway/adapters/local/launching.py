@@ -1,11 +1,14 @@
 """From a job and its place to what the keeper needs: program, environment, files. Pure but for looking up accounts."""
 
 import os
+import re
+import shlex
+import shutil
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from clearway.adapters.local.accounts import Account
 from clearway.adapters.local.devices import DeviceSource
@@ -23,6 +26,12 @@ SHELLS: Final = ("/bin/bash", "/bin/sh")
 """What runs a script that does not name its interpreter."""
 MASTER_ADDRESS: Final = "127.0.0.1"
 """All nodes of this backend are this machine."""
+WARM: Final = "CLEARWAY_WARM"
+"""Variable by which a job asks for a warm runner: modules to have imported, such as `numpy,torch`, or `python`."""
+_SHELL: Final = re.compile(r"[\n|&;<>()$`*?\[\]#~{}!]")
+"""What a shell would do something with: then a shell must."""
+_PYTHON: Final = re.compile(r"python(3(\.\d+)?)?")
+_MODULE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 GRACE_DEFAULT_MS: Final = 30_000
 """Time to save for a move of a job that does not say how long it needs; Slurm's KillWait, Kubernetes' grace."""
 
@@ -81,11 +90,29 @@ def make_launch(task: Task, devices: DeviceSource, extra: Mapping[str, str]) -> 
         devices=tuple((str(node), index) for node, indices in task.place for index in indices),
         is_movable=task.is_movable,
         is_move=task.is_move,
+        **_find_warm(task),
     )
 
 
 def _preempt_signal(run: RunSpec) -> int:
     return int(signal.SIGUSR1) if run.limit_signal is None else signal_number(run.limit_signal.signal)
+
+
+def _find_warm(task: Task) -> dict[str, Any]:
+    """The warm runner that the job asks for by CLEARWAY_WARM, if its script is one call of Python without any shell."""
+    environment = dict(task.run.environment)
+    wanted = environment.get(WARM)
+    if not wanted or task.run.image or _SHELL.search(task.run.script.strip()):
+        return {}
+    words = [*shlex.split(task.run.script), *task.run.args]
+    if len(words) < 2 or not _PYTHON.fullmatch(os.path.basename(words[0])):
+        return {}
+    is_module = words[1] == "-m" and len(words) > 2
+    program = shutil.which(words[0], path=environment.get("PATH", PATH))
+    if program is None or (words[1].startswith("-") and not is_module):
+        return {}
+    modules = tuple(name for name in wanted.split(",") if _MODULE.fullmatch(name) and name != "python")
+    return {"warm": program, "warm_modules": modules, "warm_argv": tuple(words[1:])}
 
 
 def _find_interpreter(script: str) -> tuple[str, ...]:

@@ -225,6 +225,14 @@ class Groups:
             os.makedirs(path, exist_ok=True)
             write_text(f"{path}/cgroup.procs", "0")
 
+    def leave(self) -> None:
+        """Take away our directories, as far as nothing is in them, when the keeper ends."""
+        if self._tracker:
+            write_text(f"{os.path.dirname(self._tracker)}/cgroup.procs", "0")
+        for base in dict.fromkeys((*self._limiters.values(), self._tracker)):
+            if base:
+                _remove_tree(base)
+
     def open(self, mark: str) -> Group:
         """The group of a run as it was left by `make`."""
         if not self._tracker:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from clearway.adapters.local.keeper.cgroups import Groups
-from clearway.adapters.local.keeper.messages import Report
+from clearway.adapters.local.keeper.messages import Launch, Report
 from clearway.adapters.local.keeper.records import Records
 
 if TYPE_CHECKING:
@@ -91,6 +91,10 @@ class Host(Protocol):
 
     def unwatch(self, descriptor: int) -> None:
         """Stop, and close it."""
+        ...
+
+    def start_warm(self, launch: Launch, index: int, *, truncates: bool) -> int | None:
+        """See `Runners.start`."""
         ...
 
     def schedule(self, run: "Run", due_tick: int) -> None:

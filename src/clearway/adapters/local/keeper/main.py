@@ -30,6 +30,7 @@ from clearway.adapters.local.keeper.host import (
 )
 from clearway.adapters.local.keeper.messages import LINE_MAX, Launch, Message, Report, render_message
 from clearway.adapters.local.keeper.records import Records, Started
+from clearway.adapters.local.keeper.runners import Runners
 from clearway.adapters.local.keeper.runs import Run
 from clearway.adapters.local.keeper.spawn import HANDLED
 
@@ -51,6 +52,7 @@ class Keeper:
         self.boot = processes.read_boot_id()
         self.records = Records(state)
         self.groups = Groups(name, is_forbidden=settings.is_without_cgroups)
+        self._runners = Runners(self.groups, settings.files_max, self._await_runner)
         self._runs: dict[int, Run] = {}
         self._behind: dict[int, Run] = {}
         self._generations: dict[int, int] = {}
@@ -90,6 +92,8 @@ class Keeper:
         while not self._is_over:
             self._wait()
             self._advance_due()
+        self._runners.end_all()
+        self.groups.leave()
 
     def _wait(self) -> None:
         due = self._due[0][0] if self._due else tick_ms() + IDLE_CHECK_MS
@@ -101,6 +105,7 @@ class Keeper:
             if self._client is not None and key.fd == self._client.fileno() and mask & selectors.EVENT_WRITE:
                 self._flush()
         if not self._due:
+            self._runners.end_idle()
             self._exit_if_idle()
 
     def _guard(self, take: Callable[[], None]) -> None:
@@ -156,6 +161,19 @@ class Keeper:
         del self._readers[descriptor]
         self._selector.unregister(descriptor)
         os.close(descriptor)
+
+    def start_warm(self, launch: Launch, index: int, *, truncates: bool) -> int | None:
+        """See `Host.start_warm`."""
+        return self._runners.start(launch, index, truncates=truncates)
+
+    def _await_runner(self, pipe: int) -> None:
+        """A runner that cannot be executed is found when a task is handed to it."""
+
+        def read() -> None:
+            if not os.read(pipe, 4096):
+                self.unwatch(pipe)
+
+        self.watch(pipe, read)
 
     def schedule(self, run: Run, due_tick: int) -> None:
         """See `Host.schedule`."""

@@ -6,7 +6,7 @@ about its run, so a lost one costs nothing: the next says it again.
 """
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Message = dict[str, Any]
@@ -46,8 +46,9 @@ class Launch:
     limit. limit_signal: number, 0 = none. preempt_signal: sent to processes that handle it. saves_on_signal: whether
     it is worth waiting for a checkpoint. work_milli: speed of this many replicas, in thousandths of the job as
     submitted. devices: (node, index) held. is_movable: a frozen run may go on with other devices. is_move: it takes
-    over from the generation before it, which saves and leaves first. warm: names the kind of runner, "" = none.
-    job_dir: CLEARWAY_JOB_DIR, made for the user.
+    over from the generation before it, which saves and leaves first. job_dir: CLEARWAY_JOB_DIR, made for the user.
+    warm: interpreter of a warm runner that has imported warm_modules and runs warm_argv, "" = none; argv is for where
+    it cannot.
     """
 
     job: int
@@ -79,6 +80,12 @@ class Launch:
     is_movable: bool = True
     is_move: bool = False
     warm: str = ""
+    warm_modules: tuple[str, ...] = ()
+    warm_argv: tuple[str, ...] = ()
+
+    def without_limits(self) -> "Launch":
+        """For what is started in the user's name beside the job."""
+        return replace(self, cpu_milli=0, memory_bytes=0, processes_max=0)
 
     def to_message(self) -> Message:
         """As JSON has it."""
@@ -91,7 +98,8 @@ class Launch:
         values = dict(message)
         values["replicas"] = tuple(ReplicaLaunch(**replica) for replica in values["replicas"])
         values["argv"] = tuple(values["argv"])
-        values["groups"] = tuple(values["groups"])
+        for name in ("groups", "warm_modules", "warm_argv"):
+            values[name] = tuple(values[name])
         values["devices"] = tuple((node, index) for node, index in values["devices"])
         return cls(**values)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from clearway.adapters.local.keeper import contract, processes
-from clearway.adapters.local.keeper.cgroups import Group
+from clearway.adapters.local.keeper.cgroups import Group, write_text
 from clearway.adapters.local.keeper.host import (
     ANSWER_MS,
     MOVED,
@@ -55,6 +55,7 @@ class Run:
     mains: dict[int, int] = field(default_factory=dict)
     ticks: dict[int, int] = field(default_factory=dict)
     pipes: dict[int, bytearray] = field(default_factory=dict)
+    warm: dict[int, int] = field(default_factory=dict)
     bad_status: int = 0
     has_unknown_end: bool = False
     was_signalled: bool = False
@@ -96,15 +97,14 @@ class Run:
             if len(ranks) > 1:
                 gate, opener = os.pipe2(os.O_CLOEXEC)
             for index in ranks:
+                if self.launch.warm and not is_setup and self._start_warm(index):
+                    continue
                 pid, pipe = spawn(self._child(index, script, gate, is_setup=is_setup))
                 if index == ranks[0] and opener >= 0:
                     os.close(opener)
                     opener = -1
-                self.mains[pid] = index
-                self.ticks[pid] = processes.read_start_ticks(pid)
-                self.pipes[pipe] = bytearray()
-                self.host.own(pid, self)
-                self.host.watch(pipe, lambda pipe=pipe: self._read_pipe(pipe))  # type: ignore[misc]
+                self._own(pid, index)
+                self._watch(pipe)
         except OSError as error:
             self._fail_start(f"start a process: {error.strerror}")
         finally:
@@ -112,6 +112,35 @@ class Run:
                 if descriptor >= 0:
                     os.close(descriptor)
         self._note()
+
+    def _own(self, pid: int, index: int) -> None:
+        self.mains[pid] = index
+        self.ticks[pid] = processes.read_start_ticks(pid)
+        self.host.own(pid, self)
+
+    def _watch(self, pipe: int) -> None:
+        self.pipes[pipe] = bytearray()
+        self.host.watch(pipe, lambda: self._read_pipe(pipe))
+
+    def _start_warm(self, index: int) -> bool:
+        """Have a warm runner fork this replica; False = it must be started cold."""
+        link = self.host.start_warm(self.launch, index, truncates=self._truncates(index, is_setup=False))
+        if link is None:
+            return False
+        self._watch(link)
+        self.warm[link] = index
+        return True
+
+    def _take_warm(self, link: int, told: bytes) -> None:
+        """A runner has forked our process, which waits for us to put it into its group."""
+        index = self.warm.pop(link)
+        pid = int(told.split()[1])
+        self._own(pid, index)
+        self._note()
+        assert self.group is not None
+        for path in self.group.entry_files:
+            write_text(path, str(pid))
+        os.write(link, b"g")
 
     def _setup_ranks(self) -> list[int]:
         """The first replica of each node."""
@@ -123,9 +152,6 @@ class Run:
     def _child(self, index: int, script: int, gate: int, *, is_setup: bool) -> Child:
         launch, replica = self.launch, self.launch.replicas[index]
         assert self.group is not None
-        is_first = index == 0
-        continues = launch.append or (bool(launch.setup) and not is_setup)
-        opened_before = {path for other in launch.replicas[:index] for path in (other.stdout, other.stderr)}
         shell = next((path for path in SHELLS if os.path.exists(path)), SHELLS[-1])
         return Child(
             argv=(shell, "{script}") if is_setup else launch.argv,
@@ -136,8 +162,8 @@ class Run:
             stdin=replica.stdin,
             stdout=replica.stdout,
             stderr=replica.stderr,
-            truncates=not continues and replica.stdout not in opened_before,
-            gate=-1 if is_first else gate,
+            truncates=self._truncates(index, is_setup=is_setup),
+            gate=-1 if index == 0 else gate,
             uid=launch.uid,
             gid=launch.gid,
             groups=launch.groups,
@@ -145,12 +171,26 @@ class Run:
             files_max=self.host.settings.files_max,
         )
 
+    def _truncates(self, index: int, *, is_setup: bool) -> bool:
+        """Whether this replica is the first to open its output files, and they begin anew."""
+        launch = self.launch
+        if launch.append or (launch.setup and not is_setup):
+            return False
+        return not any(
+            launch.replicas[index].stdout in (other.stdout, other.stderr) for other in launch.replicas[:index]
+        )
+
     def _read_pipe(self, pipe: int) -> None:
         told = os.read(pipe, 4096)
+        if told and pipe in self.warm:
+            self._take_warm(pipe, told)
+            return
         if told:
             self.pipes[pipe].extend(told)
             return
         self.host.unwatch(pipe)
+        if self.warm.pop(pipe, None) is not None:
+            self.pipes[pipe] = bytearray(b"the warm runner ended before it could start the task")
         failure = bytes(self.pipes.pop(pipe))
         if failure:
             self._fail_start(explain_failure(failure))

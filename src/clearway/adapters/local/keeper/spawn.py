@@ -33,7 +33,7 @@ class Child:
     script: descriptor of a file, -1 = none. job_dir: must be within the user's reach. truncates: output files begin
     empty; processes that share one append to it, and the first of them opens it before the others: gate is a pipe that
     ends when it has (-1 = do not wait). entry_files: control files to which `0` is written to enter the group.
-    files_max: soft limit of open files.
+    files_max: soft limit of open files. control: descriptor to have for stdin instead, -1 = none.
     """
 
     argv: tuple[str, ...]
@@ -44,6 +44,7 @@ class Child:
     stdin: str
     stdout: str
     stderr: str
+    control: int = -1
     truncates: bool
     gate: int
     uid: int | None
@@ -139,6 +140,8 @@ def _open_files(child: Child) -> None:
     if child.truncates:
         writing |= os.O_TRUNC
     stdin = _open(child.stdin, os.O_RDONLY | os.O_CLOEXEC)
+    if child.control >= 0:
+        os.dup2(child.control, stdin)
     stdout = _open(child.stdout, writing)
     stderr = stdout if child.stderr == child.stdout else _open(child.stderr, writing)
     for number, descriptor in enumerate((stdin, stdout, stderr)):

@@ -1,0 +1,100 @@
+"""A warm runner: an interpreter that has imported already, and forks a task each time it is asked.
+
+Run as a script of its own by the interpreter of the tasks, as their user, with a socket for stdin; it imports nothing
+of Clearway. Arguments: modules to import beforehand; those that cannot be are left to the task. A request is one JSON
+object with one descriptor, a socket for the task. The task is forked twice, so that its parent becomes the keeper; it
+tells `pid N`, waits for a byte while the keeper puts it into its control group, and closes the socket when it begins.
+What it tells after its pid is why it cannot.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import runpy
+import signal
+import socket
+import sys
+
+REQUEST_BYTES_MAX = 1 << 20
+
+
+def serve() -> "dict[str, object] | None":
+    """Answer requests until the keeper hangs up; returns in each task, with what it is to run, and at the end None."""
+    control = socket.socket(fileno=os.dup(0))
+    for name in sys.argv[1:]:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(control, REQUEST_BYTES_MAX, 1)
+        if not data:
+            return None
+        (link,) = descriptors
+        between = os.fork()
+        if between == 0:
+            if os.fork():
+                os._exit(0)
+            control.close()
+            return {**json.loads(data), "link": link}
+        os.waitpid(between, 0)
+        os.close(link)
+
+
+def become(task: "dict[str, object]") -> None:
+    """Take on the task's session, files, directory and environment, once the keeper lets go."""
+    link = int(str(task["link"]))
+    step = "warm runner"
+    try:
+        os.setsid()
+        os.write(link, f"pid {os.getpid()}\n".encode())
+        if not os.read(link, 1):
+            os._exit(127)
+        step = f"working directory {task['workdir']}"
+        os.chdir(str(task["workdir"]))
+        os.umask(0o022)
+        for number, (path, flags) in enumerate(task["files"]):  # type: ignore[arg-type,var-annotated]
+            step = f"open {path}"
+            descriptor = os.open(path or os.devnull, flags, 0o666)
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        os.environ.clear()  # noqa: TID251 - it is the task's from here on
+        os.environ.update(task["environment"])  # type: ignore[call-overload]  # noqa: TID251 - as above
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    except OSError as error:
+        os.write(link, f"{step}: {error.errno or 0}".encode())
+        os._exit(127)
+    os.close(link)
+
+
+def catch_up(environment: "dict[str, str]") -> None:
+    """What an interpreter does with its environment when it starts, and what must differ from task to task: modules
+    that draw random numbers would give all tasks of a runner the same ones."""
+    paths = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.path[1:1] = paths
+    if environment.get("PYTHONUNBUFFERED"):
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(write_through=True)  # type: ignore[union-attr]
+    for name, module in (("numpy", "random"), ("torch", "")):
+        loaded = sys.modules.get(name)
+        if loaded is not None:
+            (getattr(loaded, module) if module else loaded).seed()
+
+
+def run(argv: "list[str]") -> None:
+    """As `python argv...`: a script, or `-m` and a module."""
+    if argv[0] == "-m":
+        sys.argv = argv[1:]
+        sys.path[0] = os.getcwd()
+        runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = argv
+        sys.path[0] = os.path.dirname(os.path.abspath(argv[0]))
+        runpy.run_path(argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    found = serve()
+    if found is not None:
+        become(found)
+        catch_up(dict(found["environment"]))  # type: ignore[call-overload]
+        run([str(word) for word in found["argv"]])  # type: ignore[attr-defined]

@@ -1,0 +1,176 @@
+"""Tasks from a warm interpreter: as a cold start in all that they can see, but without the imports."""
+
+import dataclasses
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from clearway.model.events import JobFinished, JobStarted, JobStopped
+from clearway.model.jobs import JobKind, Outcome, Request, StopCause
+from clearway.model.plan import Stop
+from support.benches import wait_until
+from support.local import QUICK, LocalBench, is_alive, local_bench
+
+SCRIPT = """
+import os, sys
+warm = "decimal" in sys.modules
+print("warm" if warm else "cold", sys.argv, __name__, os.getcwd() == os.environ["HERE"], os.environ["RANK"], flush=True)
+print("error", file=sys.stderr, flush=True)
+if "wait" in sys.argv:
+    import time
+    time.sleep(600)
+if "fork" in sys.argv:
+    import subprocess
+    print(subprocess.Popen(["sleep", "600"], start_new_session=True).pid, flush=True)
+if "raise" in sys.argv:
+    raise ValueError("on purpose")
+sys.exit(4 if "fail" in sys.argv else 0)
+"""
+
+
+PYTHON = Path("/usr/bin/python3")
+
+
+@pytest.fixture
+def bench(tmp_path):
+    with local_bench(tmp_path) as bench:
+        if "no cgroup" in "".join(bench.backend.notes):
+            pytest.skip(bench.backend.notes[0])
+        (bench.workdir / "task.py").write_text(SCRIPT)
+        yield bench
+
+
+def add(bench: LocalBench, job: int, words: str = "", warm: str = "decimal", **spec: object) -> None:
+    environment = (("CLEARWAY_WARM", warm), ("HERE", str(bench.workdir)))
+    bench.add(job, f"{sys.executable} task.py {words}", run={"environment": environment}, kind=JobKind.TASK, **spec)
+
+
+def change_run(bench: LocalBench, **changes: str) -> None:
+    spec, run = bench.jobs[5]
+    bench.jobs[5] = (spec, dataclasses.replace(run, **changes))
+
+
+def finish(bench: LocalBench, job: int) -> JobFinished:
+    event = bench.wait(JobFinished, job)
+    assert isinstance(event, JobFinished)
+    return event
+
+
+def test_task_runs_in_an_interpreter_that_has_imported_already(bench):
+    add(bench, 5, "'a b' c")
+    bench.start(5)
+    assert finish(bench, 5).outcome is Outcome.COMPLETED
+    assert bench.output(5) == "warm ['task.py', 'a b', 'c'] __main__ True 0\nerror\n"
+    assert [type(event) for event in bench.of(5)] == [JobStarted, JobFinished]
+
+
+def test_exit_codes_and_exceptions_are_those_of_python(bench):
+    add(bench, 5, "fail")
+    add(bench, 6, "raise")
+    bench.start(5)
+    bench.start(6)
+    assert finish(bench, 5).exit_code == 4
+    assert finish(bench, 6).exit_code == 1
+    assert "ValueError: on purpose" in bench.output(6)
+
+
+def test_what_a_warm_task_leaves_behind_is_ended(bench):
+    add(bench, 5, "fork")
+    bench.start(5)
+    finish(bench, 5)
+    assert not is_alive(int(bench.output(5).splitlines()[-1]))
+
+
+def test_warm_task_is_cancelled_as_any_other(bench):
+    add(bench, 5, "wait")
+    bench.start(5)
+    bench.wait(JobStarted, 5)
+    wait_until(lambda: "warm" in bench.output(5), "output")
+    bench.perform(Stop(5, 1, 0, None))
+    assert finish(bench, 5).outcome is Outcome.CANCELLED
+
+
+def test_limits_hold_for_warm_tasks(bench):
+    (bench.workdir / "task.py").write_text("import decimal\nx = bytearray(300 << 20)\n")
+    add(bench, 5, request=Request(devices=1, memory_bytes=64 << 20))
+    bench.start(5)
+    assert finish(bench, 5).outcome in (Outcome.OUT_OF_MEMORY, Outcome.COMPLETED)
+    if not bench.backend.notes:
+        assert finish(bench, 5).outcome is Outcome.OUT_OF_MEMORY
+
+
+def test_start_that_fails_in_a_warm_runner_says_why(bench):
+    add(bench, 5)
+    change_run(bench, workdir="/no/such/folder")
+    bench.start(5)
+    stopped = bench.wait(JobStopped, 5)
+    assert stopped.cause is StopCause.START_FAILED
+    assert "/no/such/folder: No such file or directory" in stopped.reason
+
+
+def test_module_that_cannot_be_imported_is_left_to_the_task(bench):
+    add(bench, 5, warm="no_such_module,decimal")
+    bench.start(5)
+    assert finish(bench, 5).outcome is Outcome.COMPLETED
+    assert bench.output(5).startswith("warm")
+
+
+@pytest.mark.parametrize(
+    "script", ["{python} task.py | cat", "{python} task.py; true", "{python} -c 'print(1)'", "true"]
+)
+def test_script_that_needs_a_shell_starts_cold(bench, script):
+    add(bench, 5)
+    change_run(bench, script=script.format(python=sys.executable))
+    bench.start(5)
+    assert finish(bench, 5).outcome is Outcome.COMPLETED
+    assert "warm" not in bench.output(5)
+
+
+def test_without_control_groups_tasks_start_cold(tmp_path):
+    settings = type(QUICK)(kill_wait_ms=400, leftover_wait_ms=100, idle_exit_ms=0, is_without_cgroups=True)
+    with local_bench(tmp_path, settings=settings) as bench:
+        (bench.workdir / "task.py").write_text(SCRIPT)
+        add(bench, 5)
+        bench.start(5)
+        finish(bench, 5)
+        assert bench.output(5).startswith("cold")
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not PYTHON.exists(), reason="needs root, and a Python that everybody may run")
+def test_each_user_has_runners_of_his_own(bench, tmp_path):
+    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
+        folder.chmod(folder.stat().st_mode | 0o011)
+    bench.workdir.chmod(0o777)
+    (bench.workdir / "task.py").write_text(
+        "import os, sys\nprint(os.getuid(), os.getgroups(), 'decimal' in sys.modules)"
+    )
+    for job, user in ((5, "root"), (6, "nobody"), (7, "root")):
+        bench.add(job, f"{PYTHON} task.py", user=user, run={"environment": (("CLEARWAY_WARM", "decimal"),)})
+        bench.start(job)
+        finish(bench, job)
+    assert bench.output(5) == bench.output(7)
+    assert bench.output(5).startswith("0 ")
+    assert bench.output(5).endswith("True\n")
+    assert bench.output(6) == "65534 [65534] True\n"
+
+
+def test_tasks_of_one_runner_do_not_draw_the_same_random_numbers(bench):
+    (bench.workdir / "task.py").write_text("import random, numpy\nprint(random.random(), numpy.random.random())")
+    for job in (5, 6):
+        add(bench, job, warm="numpy,random")
+        bench.start(job)
+        finish(bench, job)
+    assert not set(bench.output(5).split()) & set(bench.output(6).split())
+
+
+def test_variables_of_the_task_are_heeded_though_the_interpreter_has_started(bench):
+    (bench.workdir / "mine").mkdir()
+    (bench.workdir / "mine" / "my_module.py").write_text("answer = 42")
+    (bench.workdir / "task.py").write_text("import my_module; print(my_module.answer)")
+    environment = (("CLEARWAY_WARM", "python"), ("PYTHONPATH", str(bench.workdir / "mine")))
+    bench.add(5, f"{sys.executable} task.py", run={"environment": environment})
+    bench.start(5)
+    finish(bench, 5)
+    assert bench.output(5) == "42\n"
