@@ -127,6 +127,8 @@ async def _answer_validation(_request: Request, error: Exception) -> Response:
 
 async def _answer_http(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if error.status_code == 400:  # the framework could not read the body at all
+        return problem_response(422, "body: expected JSON in UTF-8, found bytes that are none")
     return problem_response(error.status_code, str(error.detail), dict(error.headers or {}))
 
 

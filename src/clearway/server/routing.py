@@ -18,6 +18,7 @@ PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
         (401, "The token is missing, unknown, expired or revoked."),
         (403, "The token does not allow this."),
         (404, "There is no such thing, or it is another tenant's."),
+        (413, "The body is too large."),
         (422, "The request is not valid."),
         (503, "Nothing was done; try again later."),
     )
