@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from clearway.adapters.local.accounts import Account, AccountError, find_account
-from clearway.adapters.local.client import LOST, KeeperClient, KeeperError
+from clearway.adapters.local.client import LOST, KeeperClient, KeeperError, group_name
 from clearway.adapters.local.config import LocalConfig
+from clearway.adapters.local.containers import ContainerError
 from clearway.adapters.local.devices import DeviceSource, Health
 from clearway.adapters.local.keeper.messages import Message, Report
 from clearway.adapters.local.launching import Task, make_launch
@@ -242,12 +243,13 @@ class LocalBackend:
                 account=self._account(self._config.account or spec.user),
                 job_dir=self._config.jobs_folder.absolute() / str(command.job),
                 now_ms=now_ms,
+                group=group_name(self._config.state),
                 port=_choose_port(command.job, len(place)),
                 is_move=is_move,
                 is_movable=self._devices.is_virtual or spec.request.devices == 0,
             )
             launch = make_launch(task, self._devices, self._config.extra_environment)
-        except (AccountError, ValueError) as error:
+        except (AccountError, ContainerError, ValueError) as error:
             self._refuse(now_ms, command.job, str(error))
             return
         message = {"op": "start", "launch": launch.to_message()}

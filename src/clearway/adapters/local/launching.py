@@ -6,10 +6,11 @@ import shlex
 import shutil
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from clearway.adapters.local import containers
 from clearway.adapters.local.accounts import Account
 from clearway.adapters.local.devices import DeviceSource
 from clearway.adapters.local.keeper.messages import Launch, ReplicaLaunch
@@ -41,7 +42,8 @@ Place = tuple[tuple[NodeName, tuple[int, ...]], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One generation to run. ends_ms: Unix time of its limit, 0 = none. port: for MASTER_PORT."""
+    """One generation to run. port: for MASTER_PORT. group: of the control groups of all jobs. is_movable: a frozen run
+    may go on with other devices."""
 
     spec: JobSpec
     run: RunSpec
@@ -51,23 +53,29 @@ class Task:
     job_dir: Path
     now_ms: int
     port: int
+    group: str
     is_move: bool = False
     is_movable: bool = True
 
 
 def make_launch(task: Task, devices: DeviceSource, extra: Mapping[str, str]) -> Launch:
-    """What the keeper is told. Raises ValueError where a signal is unknown."""
+    """What the keeper is told. Raises ValueError where a signal is unknown, ContainerError."""
     spec, run, account = task.spec, task.run, task.account
     workdir = run.workdir or (account.home if os.path.isdir(account.home) else str(task.job_dir))
     before_limit = run.limit_signal
     checkpoint = spec.checkpoint
     count = len(task.place)
+    environment = _common_environment(task, extra)
+    argv = (*_find_interpreter(run), *run.args)
+    replicas = _make_replicas(task, devices, workdir)
+    if run.image:
+        replicas, argv = _put_into_image(task, workdir, replicas, argv, environment)
     return Launch(
         job=spec.id,
         generation=task.generation,
-        replicas=_make_replicas(task, devices, workdir),
-        environment=_common_environment(task, extra),
-        argv=(*_find_interpreter(run.script), *run.args),
+        replicas=replicas,
+        environment=environment,
+        argv=argv,
         script=run.script if run.script.endswith("\n") else run.script + "\n",
         workdir=workdir,
         job_dir=str(task.job_dir),
@@ -94,6 +102,31 @@ def make_launch(task: Task, devices: DeviceSource, extra: Mapping[str, str]) -> 
     )
 
 
+def _put_into_image(
+    task: Task,
+    workdir: str,
+    replicas: tuple[ReplicaLaunch, ...],
+    argv: tuple[str, ...],
+    environment: Mapping[str, str],
+) -> tuple[tuple[ReplicaLaunch, ...], tuple[str, ...]]:
+    """Replicas with a container each, and what starts it. Containers of one job differ in nothing but environment."""
+    image, uid, gid = task.run.image, task.account.uid, task.account.gid
+    mark = f"{task.spec.id}.{task.generation}"
+    inside = containers.Place(
+        workdir=workdir,
+        job_dir=str(task.job_dir),
+        name=f"clearway-{mark}",
+        group=f"{task.group}/{mark}",
+        uid=os.getuid() if uid is None else uid,
+        gid=os.getgid() if gid is None else gid,
+    )
+    bundled = [
+        replace(each, bundle=containers.make_bundle(image, argv, {**environment, **each.environment}, inside))
+        for each in replicas
+    ]
+    return tuple(bundled), containers.wrap(image, argv, inside)
+
+
 def _preempt_signal(run: RunSpec) -> int:
     return int(signal.SIGUSR1) if run.limit_signal is None else signal_number(run.limit_signal.signal)
 
@@ -115,14 +148,14 @@ def _find_warm(task: Task) -> dict[str, Any]:
     return {"warm": program, "warm_modules": modules, "warm_argv": tuple(words[1:])}
 
 
-def _find_interpreter(script: str) -> tuple[str, ...]:
+def _find_interpreter(run: RunSpec) -> tuple[str, ...]:
     """Program and arguments: as the kernel reads `#!`, one argument at most; else a shell."""
-    first = script.partition("\n")[0]
+    first = run.script.partition("\n")[0]
     if first.startswith("#!"):
         words = first[2:].strip().split(maxsplit=1)
         if words:
             return (*(word.strip() for word in words), SCRIPT_WORD)
-    shell = next((path for path in SHELLS if os.path.exists(path)), SHELLS[-1])
+    shell = next((path for path in SHELLS if os.path.exists(path) and not run.image), SHELLS[-1])
     return (shell, SCRIPT_WORD)
 
 

@@ -4,14 +4,18 @@ Both lie in the job's own directory, which belongs to its user: nothing there is
 without following links, without blocking and up to a bound; what is not understood counts as not said.
 """
 
+import contextlib
 import json
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 PROGRESS: Final = "progress.json"
 REQUEST: Final = "request.json"
+OWN_FILES: Final = (PROGRESS, REQUEST, "container.log")
+"""What is taken away when the job is over; the last is written by a container's tool."""
 PROGRESS_BYTES_MAX: Final = 64 << 10
 """A hundred times what the protocol needs."""
 
@@ -109,12 +113,19 @@ def make_job_dir(job_dir: str, uid: int | None, gid: int | None) -> None:
 
 def remove_job_dir(job_dir: str) -> None:
     """Take away the protocol's files, and the directory if the job left nothing else in it."""
-    for name in (PROGRESS, REQUEST):
-        try:
-            os.unlink(f"{job_dir}/{name}")
-        except OSError:
-            continue
     try:
-        os.rmdir(job_dir)
+        names = os.listdir(job_dir)
     except OSError:
         return
+    for name in names:
+        if name in OWN_FILES:
+            _try(os.unlink, f"{job_dir}/{name}")
+        elif name.startswith(".bundle."):
+            _try(os.unlink, f"{job_dir}/{name}/config.json")
+            _try(os.rmdir, f"{job_dir}/{name}")
+    _try(os.rmdir, job_dir)
+
+
+def _try(act: Callable[[str], None], path: str) -> None:
+    with contextlib.suppress(OSError):
+        act(path)

@@ -27,7 +27,8 @@ def _fields(value: Any) -> Message:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLaunch:
-    """One process to start. rank: its number. node: its (virtual) node. Paths: "" = /dev/null."""
+    """One process to start. rank: its number. node: its (virtual) node. Paths: "" = /dev/null.
+    bundle: config.json of its container, "" = none."""
 
     rank: int
     node: str
@@ -35,6 +36,7 @@ class ReplicaLaunch:
     stdin: str
     stdout: str
     stderr: str
+    bundle: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,9 +104,7 @@ class Runners:
         return True
 
     def _child(self, launch: Launch, script: int, control: int, group: Group) -> Child:
-        kept = {
-            name: launch.environment[name] for name in ("HOME", "USER", "PATH", "LANG") if name in launch.environment
-        }
+        kept: dict[str, str] = {name: value for name, value in launch.environment.items() if name in KEPT}
         return Child(
             argv=(launch.warm, "{script}", *launch.warm_modules),
             environment=kept,

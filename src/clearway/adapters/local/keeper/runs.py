@@ -159,6 +159,7 @@ class Run:
             script=script,
             workdir=launch.workdir,
             job_dir=launch.job_dir,
+            bundle="" if is_setup else replica.bundle,
             stdin=replica.stdin,
             stdout=replica.stdout,
             stderr=replica.stderr,

@@ -15,6 +15,7 @@ SCRIPT_FD: Final = 3
 """Where the script is open in a job's processes; the first number after the standard ones."""
 SCRIPT_PATH: Final = f"/proc/self/fd/{SCRIPT_FD}"
 SCRIPT_WORD: Final = "{script}"
+BUNDLE_WORD: Final = "{bundle}"
 UMASK: Final = 0o022
 """The usual one; the keeper's own is stricter."""
 HANDLED: Final = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -30,7 +31,8 @@ _FAILED: Final = 127
 class Child:
     """What to execute, as whom, and where. Paths: "" = /dev/null.
 
-    script: descriptor of a file, -1 = none. job_dir: must be within the user's reach. truncates: output files begin
+    script: descriptor of a file, -1 = none. job_dir: must be within the user's reach. bundle: config.json
+    of a container, for `{bundle}` in argv. truncates: output files begin
     empty; processes that share one append to it, and the first of them opens it before the others: gate is a pipe that
     ends when it has (-1 = do not wait). entry_files: control files to which `0` is written to enter the group.
     files_max: soft limit of open files. control: descriptor to have for stdin instead, -1 = none.
@@ -41,6 +43,7 @@ class Child:
     script: int
     workdir: str
     job_dir: str
+    bundle: str = ""
     stdin: str
     stdout: str
     stderr: str
@@ -105,7 +108,8 @@ def _run_child(child: Child, writer: int) -> NoReturn:
         step = "standard files"
         _open_files(child)
         _reset_signals(child.files_max)
-        argv = [SCRIPT_PATH if word == SCRIPT_WORD else word for word in child.argv]
+        words = {SCRIPT_WORD: SCRIPT_PATH, BUNDLE_WORD: _write_bundle(child)}
+        argv = [words.get(word, word) for word in child.argv]
         step = f"execute {argv[0]}"
         os.execve(argv[0], argv, child.environment)  # noqa: S606 - it is what this is for
     except OSError as error:
@@ -114,6 +118,17 @@ def _run_child(child: Child, writer: int) -> NoReturn:
         os.write(writer, f"{step}: {error!r}".encode(errors="replace"))
     finally:
         os._exit(_FAILED)
+
+
+def _write_bundle(child: Child) -> str:
+    """The folder for a container tool, made with the user's rights."""
+    folder = f"{child.job_dir}/.bundle.{os.getpid()}"
+    if child.bundle:
+        os.mkdir(folder, 0o700)
+        descriptor = os.open(f"{folder}/config.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.write(descriptor, child.bundle.encode())
+        os.close(descriptor)
+    return folder
 
 
 def _enter(path: str) -> None:

@@ -1,0 +1,135 @@
+"""A job's `image`: how its processes are started inside of it, by whichever tool is installed.
+
+A folder with a root filesystem is run by runc or crun, without privileges, in a user namespace in which the user looks
+like root; a name of an image by podman or apptainer. All of them start the processes below ours, so that they stay in
+the job's control group and end with it. Docker does not: its daemon starts them elsewhere, where they would outlive the
+job; so it is not used. The network, the processes and the devices that the job sees are the machine's.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from clearway.model.errors import ClearwayError
+
+BUNDLE_WORD: Final = "{bundle}"
+"""Stands for the folder with config.json, which the keeper writes as the job's user."""
+SCRIPT_PATH: Final = "/proc/self/fd/3"
+FOLDER_TOOLS: Final = ("runc", "crun")
+IMAGE_TOOLS: Final = ("podman", "apptainer", "singularity")
+SHARED: Final = ("/proc", "/dev", "/sys")
+"""Parts of the machine that the job sees inside as it would outside."""
+NAMESPACES: Final = ("mount", "user")
+
+
+class ContainerError(ClearwayError):
+    """An image cannot be run here; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a job runs. workdir, job_dir: seen inside under their own names. name: of its containers. group: control
+    group of the run, for a tool that insists on making one of its own. uid, gid: of the job's user."""
+
+    workdir: str
+    job_dir: str
+    name: str
+    group: str
+    uid: int
+    gid: int
+
+
+def wrap(
+    image: str, argv: Sequence[str], place: Place, find: Callable[[str], str | None] = shutil.which
+) -> tuple[str, ...]:
+    """Program and arguments that run `argv` inside of `image`. Raises ContainerError."""
+    is_folder = image.startswith("/") and os.path.isdir(image)
+    for tool in FOLDER_TOOLS if is_folder else IMAGE_TOOLS:
+        program = find(tool)
+        if program is not None:
+            wrappers = {"runc": _wrap_runc, "crun": _wrap_crun, "podman": _wrap_podman}
+            return wrappers.get(tool, _wrap_apptainer)(program, image, argv, place)
+    wanted = ", ".join(FOLDER_TOOLS if is_folder else IMAGE_TOOLS)
+    also = "; docker starts containers outside of the job's control group, and is not used" if find("docker") else ""
+    raise ContainerError(f"expected one of {wanted} to run the image {image!r}; found none{also}: install one")
+
+
+def _wrap_runc(program: str, _image: str, _argv: Sequence[str], place: Place) -> tuple[str, ...]:
+    options = ("--root", BUNDLE_WORD, "--log", f"{place.job_dir}/container.log", "--rootless", "true")
+    return (program, *options, "run", "--preserve-fds", "1", "--bundle", BUNDLE_WORD, place.name)
+
+
+def _wrap_crun(program: str, _image: str, _argv: Sequence[str], place: Place) -> tuple[str, ...]:
+    options = ("--root", BUNDLE_WORD, "--cgroup-manager=disabled")
+    return (program, *options, "run", "--preserve-fds=1", "--bundle", BUNDLE_WORD, place.name)
+
+
+def _wrap_podman(program: str, image: str, argv: Sequence[str], place: Place) -> tuple[str, ...]:
+    volumes = [word for path in _folders(place) for word in ("--volume", f"{path}:{path}")]
+    options = ("--rm", "--cgroups=disabled", "--network=host", "--pid=host", "--preserve-fds=1", "--env-host")
+    return (program, "run", *options, *volumes, "--workdir", place.workdir, image, *_inside(argv))
+
+
+def _wrap_apptainer(program: str, image: str, argv: Sequence[str], place: Place) -> tuple[str, ...]:
+    binds = ",".join(_folders(place))
+    return (program, "exec", "--nv", "--bind", binds, "--pwd", place.workdir, image, *_inside(argv))
+
+
+def _folders(place: Place) -> list[str]:
+    return list(dict.fromkeys((place.workdir, place.job_dir)))
+
+
+def _inside(argv: Sequence[str]) -> list[str]:
+    return [SCRIPT_PATH if word == "{script}" else word for word in argv]
+
+
+def make_bundle(image: str, argv: Sequence[str], environment: Mapping[str, str], place: Place) -> str:
+    """config.json (OCI runtime specification 1.0) for a folder with a root filesystem; "" for other images. Raises
+    ContainerError where a folder of the job cannot be shown inside."""
+    if not image.startswith("/"):
+        return ""
+    config: dict[str, Any] = {
+        "ociVersion": "1.0.2",
+        "process": {
+            "terminal": False,
+            "user": {"uid": 0, "gid": 0},
+            "args": _inside(argv),
+            "env": [f"{name}={value}" for name, value in environment.items()],
+            "cwd": place.workdir,
+            "noNewPrivileges": True,
+        },
+        "root": {"path": image, "readonly": True},
+        "mounts": _make_mounts(image, place),
+        "linux": {
+            "namespaces": [{"type": kind} for kind in NAMESPACES],
+            "uidMappings": [{"containerID": 0, "hostID": place.uid, "size": 1}],
+            "gidMappings": [{"containerID": 0, "hostID": place.gid, "size": 1}],
+        },
+    }
+    if place.uid == 0:  # root gets a control group from the tool in any case: then one below the run's
+        config["linux"]["cgroupsPath"] = f"/{place.group}/{place.name}"
+    return json.dumps(config)
+
+
+def _make_mounts(image: str, place: Place) -> list[dict[str, Any]]:
+    mounts = [_bind(path) for path in SHARED if os.path.isdir(image + path)]
+    covered: set[str] = set()
+    for path in _folders(place):
+        top = "/" + path.strip("/").split("/")[0]
+        if not os.path.isdir(image + path) and top not in covered:
+            if not os.path.isdir(image + top):
+                hint = f"make the folder {top} there"
+                raise ContainerError(
+                    f"expected {top} in the image {image}, to show {path} in it; it is missing: {hint}"
+                )
+            covered.add(top)
+            mounts.append({"destination": top, "type": "tmpfs", "source": "tmpfs", "options": ["mode=0755"]})
+        mounts.append(_bind(path))
+    return mounts
+
+
+def _bind(path: str) -> dict[str, Any]:
+    return {"destination": path, "type": "bind", "source": path, "options": ["rbind"]}

@@ -1,0 +1,114 @@
+"""Jobs inside of an image: a folder with a root filesystem, by whichever tool is installed."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from clearway.model.events import JobFinished, JobStarted, JobStopped
+from clearway.model.jobs import Outcome, StopCause
+from clearway.model.plan import Stop
+from support.benches import wait_until
+from support.local import LocalBench, local_bench
+
+BUSYBOX = Path("/bin/busybox")
+NEEDS_TOOL = pytest.mark.skipif(
+    not (BUSYBOX.exists() and shutil.which("runc")), reason="needs runc and a static busybox (Debian: busybox-static)"
+)
+
+
+@pytest.fixture
+def bench(tmp_path):
+    with local_bench(tmp_path) as bench:
+        yield bench
+
+
+def make_image(folder: Path) -> Path:
+    """The smallest root filesystem that has a shell."""
+    for name in ("bin", "proc", "dev", "sys", "tmp", "etc"):
+        (folder / name).mkdir(parents=True)
+    shutil.copy(BUSYBOX, folder / "bin" / "busybox")
+    (folder / "bin" / "sh").symlink_to("busybox")
+    (folder / "etc" / "release").write_text("the image")
+    return folder
+
+
+def add(bench: LocalBench, job: int, script: str, image: Path | str, **more: object) -> None:
+    bench.add(job, script, run={"image": str(image)}, **more)
+
+
+@NEEDS_TOOL
+def test_job_runs_inside_of_its_image_with_its_own_folders_and_variables(bench, tmp_path):
+    image = make_image(tmp_path / "image")
+    script = (
+        "busybox cat /etc/release; echo; echo $RANK $CUDA_VISIBLE_DEVICES; busybox pwd; echo x > $CLEARWAY_JOB_DIR/out"
+    )
+    add(bench, 5, script, image, replicas=2)
+    bench.start(5, 1, (0, (1,)), (1, (2,)))
+    finished = bench.wait(JobFinished, 5)
+    assert finished.outcome is Outcome.COMPLETED, bench.output(5)
+    lines = bench.output(5).splitlines()
+    assert lines.count("the image") == 2
+    assert lines.count(str(bench.workdir)) == 2
+    assert {"0 1", "1 2"} < set(lines)
+    assert (bench.state / "jobs" / "5" / "o").read_text() == "x\n"
+
+
+@NEEDS_TOOL
+def test_exit_code_of_the_job_comes_through_its_container(bench, tmp_path):
+    add(bench, 5, "exit 7", make_image(tmp_path / "image"))
+    bench.start(5)
+    assert bench.wait(JobFinished, 5).exit_code == 7
+
+
+@NEEDS_TOOL
+def test_what_a_container_leaves_behind_is_ended(bench, tmp_path):
+    script = "busybox setsid busybox sleep 600 & echo started; busybox sleep 600"
+    add(bench, 5, script, make_image(tmp_path / "image"))
+    bench.start(5)
+    bench.wait(JobStarted, 5)
+    wait_until(lambda: "started" in bench.output(5), "output")
+    bench.perform(Stop(5, 1, 0, None))
+    assert bench.wait(JobFinished, 5).outcome is Outcome.CANCELLED
+    sleeping = [
+        path.name
+        for path in Path("/proc").iterdir()
+        if path.name.isdigit() and (path / "environ").exists() and is_of_job(path, bench)
+    ]
+    assert not sleeping
+
+
+def is_of_job(process: Path, bench: LocalBench) -> bool:
+    try:
+        return f"CLEARWAY_JOB_DIR={bench.state}/jobs/5".encode() in (process / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+@NEEDS_TOOL
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as others")
+def test_container_has_the_rights_of_the_jobs_user_alone(bench, tmp_path):
+    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
+        folder.chmod(folder.stat().st_mode | 0o011)
+    bench.workdir.chmod(0o777)
+    secret = bench.workdir / "secret"
+    secret.write_text("secret")
+    secret.chmod(0o600)
+    script = "busybox cat secret || echo refused; echo mine > mine"
+    add(bench, 5, script, make_image(tmp_path / "image"), user="nobody")
+    bench.start(5)
+    assert bench.wait(JobFinished, 5).outcome is Outcome.COMPLETED, bench.output(5)
+    assert bench.output(5).endswith("refused\n")
+    assert (bench.workdir / "mine").owner() == "nobody"
+
+
+def test_image_that_no_tool_can_run_is_a_failed_start(bench, monkeypatch):
+    monkeypatch.setenv("PATH", "/no/such/folder")
+    add(bench, 5, "true", "registry.example/train:1")
+    bench.start(5)
+    stopped = bench.wait(JobStopped, 5)
+    assert stopped.cause is StopCause.START_FAILED
+    assert (
+        "expected one of podman, apptainer, singularity to run the image 'registry.example/train:1'" in stopped.reason
+    )
