@@ -12,44 +12,37 @@ The journal holds inputs and accepted plans. A start reads it (`recover`: no dec
 machines with it, has the commands performed again that were not answered, and goes on with a turn like any other.
 """
 
-import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from threading import RLock
 from typing import Final
 
-from clearway.engine.explain import planned_start_ms
-from clearway.forecast.feed import DemandFeed
+from clearway.engine.policy import Policy
+from clearway.forecast.runtime import RuntimeHistory
 from clearway.kernel import Kernel
 from clearway.kernel.decisions import DecisionDigest, render_decision
 from clearway.live.arrival import lost_jobs, node_events, site_events
-from clearway.live.books import Book, Books, Draft, each_part, with_run
+from clearway.live.books import Draft, Place, each_part
 from clearway.live.clock import Clock
-from clearway.live.guard import DEFAULT_GUARD, Guard, GuardSettings
-from clearway.live.keys import Keys
+from clearway.live.guard import DEFAULT_GUARD, GuardSettings
+from clearway.live.memory import Decided, Memory
 from clearway.live.notices import Notices
 from clearway.live.requests import Action, Ask, Inbox, Intake
-from clearway.live.views import Places, Views
+from clearway.model.allocation import Allocation
 from clearway.model.cluster import QueueSpec, TenantSpec
 from clearway.model.commands import Command, WakeAt
 from clearway.model.errors import ClearwayError, InternalError
 from clearway.model.events import (
     Batch,
     ControlStarted,
-    DemandForecast,
-    DeviceDown,
-    DeviceUp,
     Event,
     JobCancelled,
     JobHeld,
     JobReleased,
     JobRequeued,
-    JobSubmitted,
     NodeDown,
-    NodeDrained,
-    NodeUp,
     TimerFired,
 )
 from clearway.model.ids import JobId, NodeName
@@ -73,8 +66,6 @@ TIMERS_CARRIED_MAX: Final = 1_000
 
 POLL_MS: Final = SECOND_MS
 """A backend is asked at least this often, should it have forgotten to call."""
-
-_NS_PER_MS: Final = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,26 +107,18 @@ class Controller:
         settings: ControlSettings | None = None,
         decision_log: Callable[[str], None] | None = None,
     ) -> None:
-        self._kernel = kernel
+        self._settings = settings or ControlSettings()
+        self._memory = Memory(kernel, self._settings.guard)
         self._backend = backend
         self._store = store
         self._clock = clock
         self._site = (tuple(queues), tuple(tenants))
-        self._settings = settings or ControlSettings()
         self._decision_log = decision_log
         self.digest = DecisionDigest()
-        self._lock = RLock()
+        self._lock = RLock()  # held while the memory changes, for who reads it from another thread
         self._inbox = Inbox(self._settings.requests_max)
-        self._books = Books()
-        self._places = Places(kernel.state)
-        self._views = Views(kernel.state, self._books.jobs)
-        self._guard = Guard(self._settings.guard, self._books.jobs.get)
-        self._keys = Keys()
         self._notices = Notices()
-        self._demand = DemandFeed() if kernel.policy.headroom.enabled else None
-        self._runs: dict[JobId, RunSpec] = {}
         self._plans: deque[tuple[int, Plan]] = deque(maxlen=PLANS_KEPT)
-        self._last_id = JobId(0)
         self._seq = 0
         self._timer_ms = FOREVER_MS
         self._told: list[Event] = []  # reports that no batch holds yet
@@ -154,63 +137,41 @@ class Controller:
     def start(self) -> None:
         """Read the journal, find again what runs, and decide. Raises JournalError, StorageError, and InputError for
         nodes whose hardware changed; nothing was touched then."""
-        for number, event in self._store.read_journal():
-            self._recover(event)
-            self._seq = number
-        self._last_id = JobId(max(self._last_id, self._store.last_job_id()))
-        self._read_runs()
-        self._views.note_jobs(self._books.jobs.values())
+        memory = self._memory
+        self._recall(memory)
         now_ms = self._now_ms()
-        nodes = self._backend.nodes()
-        found = list(node_events(now_ms, self._kernel.state.inventory, nodes, self._views.node_reasons))
-        world = World(launch=self._launch, locate=self._places.locate, wake=self._inbox.wake)
-        reports = list(self._backend.connect(now_ms, self._books.holdings(), world))
+        state, nodes = memory.kernel.state, self._backend.nodes()
+        found = list(node_events(now_ms, state.inventory, nodes, memory.views.node_reasons))
+        world = World(launch=self._launch, locate=self._locate, wake=self._inbox.wake)
+        reports = list(self._backend.connect(now_ms, memory.books.holdings(), world))
         gone = [event.node for event in found if isinstance(event, NodeDown)]
-        reports += lost_jobs(now_ms, self._books, self._places, gone, reports)
-        self._guard_against(reports, now_ms)
-        site = site_events(now_ms, self._kernel.state, *self._site)
-        self._told = [ControlStarted(now_ms, self._kernel.policy.name), *site, *found, *self._told]
-        known = self._draft()
+        reports += lost_jobs(now_ms, memory.books, memory.places, gone, reports)
+        told = memory.take_reports(reports, now_ms, new=[node.name for node in nodes])
+        started = ControlStarted(now_ms, memory.kernel.policy.name)
+        self._told = [started, *site_events(now_ms, state, *self._site), *found, *told]
+        known = memory.draft()
         for event in self._told:
             known.note(event)
-        self._perform(self._books.unanswered(known), now_ms)
+        self._perform(memory.books.unanswered(known), now_ms)
         self._turn_without_requests(now_ms)
         self._is_ready = True
 
-    def _recover(self, event: Event) -> None:
-        """Take in a record of the journal."""
-        self._guard.note(event)
-        self._keys.note(event)
-        self._note_demand(event)
-        self._kernel.recover(event)
-        self._views.note(event)
-        draft = self._draft()
-        draft.note(event)
-        self._books.commit(draft)
-        if draft.changed:
-            self._last_id = max(self._last_id, *draft.changed)
-
-    def _read_runs(self) -> None:
-        jobs = self._books.jobs
-        self._runs = dict(self._store.read_runs(sorted(jobs)))
-        for job, run in self._runs.items():
-            jobs[job] = with_run(jobs[job], run)
+    def _recall(self, memory: Memory) -> None:
+        """Have `memory` take in the whole journal."""
+        for number, event in self._store.read_journal():
+            memory.recover(event)
+            self._seq = number
+        runs = self._store.read_runs(sorted(memory.books.jobs))
+        memory.finish_recovery(runs, JobId(self._store.last_job_id()))
 
     def _now_ms(self) -> int:
-        return max(self._clock.now_ms(), self._kernel.state.now_ms)
-
-    def _note_demand(self, event: Event) -> None:
-        """Arrivals, and forecasts that were made of them, for the forecaster."""
-        if self._demand is not None:
-            for part in each_part(event):
-                if isinstance(part, JobSubmitted):
-                    self._demand.observe(part.job, part.at_ms)
-                elif isinstance(part, DemandForecast):
-                    self._demand.note(part)
+        return max(self._clock.now_ms(), self._memory.kernel.state.now_ms)
 
     def _launch(self, job: JobId) -> tuple[JobSpec, RunSpec]:
-        """What a job is and how it is run."""
-        return self._books.jobs[job].spec, self._runs[job]
+        return self._memory.launch(job)
+
+    def _locate(self, allocation: Allocation) -> Place:
+        return self._memory.places.locate(allocation)
 
     # --- the loop -------------------------------------------------------------------------------------------------
 
@@ -240,8 +201,7 @@ class Controller:
         """When a turn is due by a timer or another try of the storage; FOREVER_MS = never."""
         if self._storage_error is not None:
             return self._retry_at_ms
-        demand_ms = FOREVER_MS if self._demand is None else self._demand.next_ms
-        return min(self._timer_ms, self._guard.next_ms(), demand_ms)
+        return min(self._timer_ms, self._memory.next_due_ms())
 
     def turn(self, now_ms: int) -> None:
         """One turn, as the head of this module says."""
@@ -259,7 +219,8 @@ class Controller:
         if not self._write_unwritten(now_ms):
             self._refuse(asks)
             return
-        self._observe(now_ms)
+        if not self._told:  # it is asked again only when all that it told before is on disk
+            self._told = self._memory.take_reports(self._backend.observe(now_ms), now_ms)
         changing = [ask for ask in asks if not ask.is_read]
         if changing:
             self._turn_with_requests(changing, now_ms)
@@ -267,57 +228,12 @@ class Controller:
             self._turn_without_requests(now_ms)
         for ask in asks:
             if ask.is_read:
-                self._answer(ask, self._intake(now_ms, self._draft()))
+                self._answer(ask, now_ms)
         self._refresh_reasons(now_ms)
 
-    def _observe(self, now_ms: int) -> None:
-        """Gather what the backend reports. It is asked again only when all that it told before is on disk."""
-        if not self._told:
-            reports = [event for event in self._backend.observe(now_ms) if self._is_known(event)]
-            self._guard_against(reports, now_ms)
-
-    def _guard_against(self, reports: list[Event], now_ms: int) -> None:
-        """Add the reports to what was told, and what follows from starts that failed."""
-        reports += self._keep_drains(reports, now_ms)
-        for event in reports:
-            self._guard.note(event)
-        answers = list(self._guard.answers(reports, now_ms))
-        for event in answers:
-            self._guard.note(event)
-        self._told += [*reports, *answers]
-
-    def _keep_drains(self, reports: list[Event], now_ms: int) -> list[Event]:
-        """A drained node that comes back stays drained until somebody lets it be used."""
-        inventory, reasons = self._kernel.state.inventory, self._views.node_reasons
-        back = [event.node for event in reports if isinstance(event, NodeUp)]
-        drained = [node for node in back if self._has_node(node) and inventory.is_drained[inventory.index(node)]]
-        return [NodeDrained(now_ms, node, reasons.get(node, "")) for node in drained]
-
-    def _is_known(self, event: Event) -> bool:
-        """Whether the event names a node and device that there are; a backend cannot make up others."""
-        if not isinstance(event, NodeDown | NodeUp | DeviceDown | DeviceUp):
-            return True
-        inventory = self._kernel.state.inventory
-        if not self._has_node(event.node):
-            return False
-        device = getattr(event, "device", 0)
-        return isinstance(event, NodeDown | NodeUp) or (
-            0 <= device < inventory.specs[inventory.index(event.node)].device_count
-        )
-
-    def _has_node(self, node: NodeName) -> bool:
-        return self._kernel.state.inventory.names.find(node) >= 0
-
     def _timers(self, now_ms: int) -> list[Event]:
-        """What timers bring: jobs whose wait is over, and the kernel's own."""
-        events = self._guard.due(now_ms)
-        for event in events:
-            self._guard.note(event)
-        if self._demand is not None and self._demand.next_ms <= now_ms:
-            self._demand.skip_to(now_ms)
-            forecast = replace(self._demand.forecast(), at_ms=now_ms)
-            self._demand.note(forecast)
-            events.append(forecast)
+        """What timers bring, the kernel's own last."""
+        events = self._memory.timers(now_ms)
         if self._timer_ms <= now_ms:
             self._timer_ms = FOREVER_MS
             events.append(TimerFired(now_ms))
@@ -326,7 +242,7 @@ class Controller:
     # --- a turn with requests -------------------------------------------------------------------------------------
 
     def _turn_with_requests(self, asks: list[Ask], now_ms: int) -> None:
-        draft = self._draft()
+        draft = self._memory.draft()
         for event in self._told:
             draft.note(event)
         intake = self._intake(now_ms, draft)
@@ -341,52 +257,47 @@ class Controller:
             self._give_answers(accepted)
             return
         timers = self._timers(now_ms)
-        event = self._batch([*self._told, *intake.events, *timers], now_ms)
-        for timer in timers:
-            draft.note(timer)
-        changes = Changes(
-            events=(*self._carried, event),
-            runs=tuple(intake.runs.items()),
-            jobs=self._take_rows(draft),
-            audit=tuple(intake.audit),
-        )
-        if not self._append(changes, now_ms):
+        for event in timers:
+            draft.note(event)
+        batch = self._batch([*self._told, *intake.events, *timers], now_ms)
+        rows = self._merge_rows({row.id: row for row in draft.rows()})
+        events, runs = (*self._carried, batch), tuple(intake.runs.items())
+        if not self._append(Changes(events=events, runs=runs, jobs=rows, audit=tuple(intake.audit)), now_ms):
             self._told += timers
             for ask, _ in accepted:
                 self._fail(ask)
             return
         self._carried.clear()
         self._told.clear()
-        self._last_id = intake.last_id
-        self._runs.update(intake.runs)
-        self._keys.note(event)
-        for own in intake.events:
-            self._guard.note(own)
-            self._note_demand(own)
-        commands, plans, after = self._decide(event, draft, now_ms)
+        self._rows.clear()
+        self._memory.note_requests(intake.events, intake.runs, intake.last_id)
+        decided = self._decide(batch, draft, now_ms)
         self._give_answers(accepted)
-        self._write_decided(Changes(events=plans, jobs=after), commands, now_ms)
+        self._write_decided(Changes(events=decided.plans, jobs=tuple(decided.rows().values())), decided, now_ms)
 
     def _intake(self, now_ms: int, draft: Draft) -> Intake:
+        memory = self._memory
         return Intake(
             now_ms=now_ms,
             draft=draft,
-            accounts=self._kernel.state.accounts,
-            keys=self._keys,
-            nodes=self._has_node,
-            last_id=self._last_id,
+            accounts=memory.kernel.state.accounts,
+            keys=memory.keys,
+            has_node=memory.has_node,
+            last_id=memory.last_id,
             runs=draft.runs,
         )
 
-    def _answer(self, ask: Ask, intake: Intake) -> None:
+    def _answer(self, ask: Ask, now_ms: int) -> None:
+        """Answer a request that changes nothing."""
         try:
-            answer = ask.action(intake)
+            answer = ask.action(self._intake(now_ms, self._memory.draft()))
         except ClearwayError as error:
             ask.future.set_exception(error)
         else:
             ask.future.set_result(answer)
 
-    def _give_answers(self, accepted: list[tuple[Ask, object]]) -> None:
+    @staticmethod
+    def _give_answers(accepted: list[tuple[Ask, object]]) -> None:
         for ask, answer in accepted:
             ask.future.set_result(answer)
 
@@ -394,7 +305,7 @@ class Controller:
         """The storage takes nothing: what would change something is refused, the rest is answered."""
         for ask in asks:
             if ask.is_read:
-                self._answer(ask, self._intake(self._kernel.state.now_ms, self._draft()))
+                self._answer(ask, self._memory.kernel.state.now_ms)
             else:
                 self._fail(ask)
 
@@ -411,19 +322,18 @@ class Controller:
         if not events:
             return
         self._told.clear()
-        event = self._batch(events, now_ms)
-        draft = self._draft()
-        draft.note(event)
-        rows = draft.rows()
-        commands, plans, after = self._decide(event, draft, now_ms)
-        by_job = {row.id: row for row in (*rows, *after)}
-        is_idle_timer = type(event) is TimerFired and not plans and not by_job
-        if is_idle_timer and len(self._carried) < TIMERS_CARRIED_MAX:
-            self._carried.append(event)
+        batch = self._batch(events, now_ms)
+        draft = self._memory.draft()
+        draft.note(batch)
+        decided = self._decide(batch, draft, now_ms)
+        rows = {row.id: row for row in draft.rows()} | decided.rows()
+        if type(batch) is TimerFired and not decided.plans and len(self._carried) < TIMERS_CARRIED_MAX:
+            self._carried.append(batch)
             return
-        changes = Changes(events=(*self._carried, event, *plans), jobs=self._merge_rows(by_job))
+        changes = Changes(events=(*self._carried, batch, *decided.plans), jobs=self._merge_rows(rows))
         self._carried.clear()
-        self._write_decided(changes, commands, now_ms)
+        self._rows.clear()
+        self._write_decided(changes, decided, now_ms)
 
     @staticmethod
     def _batch(events: list[Event], now_ms: int) -> Event:
@@ -432,51 +342,32 @@ class Controller:
 
     # --- deciding and writing -------------------------------------------------------------------------------------
 
-    def _draft(self) -> Draft:
-        return Draft(self._books, self._places.locate, {})
-
-    def _decide(
-        self, event: Event, draft: Draft, now_ms: int
-    ) -> tuple[tuple[BackendCommand, ...], tuple[Event, ...], tuple[JobView, ...]]:
-        """Have the kernel decide, with `draft` as what the event does to the books. Returns what is to be performed,
-        the plans, and the rows that the plans changed."""
+    def _decide(self, batch: Event, draft: Draft, now_ms: int) -> Decided:
+        """Have the kernel decide. draft: what the batch does to the books."""
         with self._lock:
-            begun_ns = time.perf_counter_ns()
-            commands = self._kernel.handle(event)
-            self._views.note_cycle((time.perf_counter_ns() - begun_ns) / _NS_PER_MS)
-            self._commit(draft, event, now_ms)
-            plans = tuple(self._kernel.accepted)
-            planned = self._draft()
-            for plan in plans:
-                planned.note(plan)
-                self._plans.append((now_ms, plan.plan))
-            self._commit(planned, None, now_ms)
-        self._log(now_ms, commands)
-        for command in commands:
+            decided = self._memory.decide(batch, draft)
+            self._plans.extend((now_ms, plan.plan) for plan in decided.plans)
+        if self._notices.has_takers:
+            self._tell(batch, decided, now_ms)
+        self._log(now_ms, decided.commands)
+        for command in decided.commands:
             if type(command) is WakeAt:
                 self._timer_ms = max(command.at_ms, now_ms)
-        return tuple(c for c in commands if not isinstance(c, WakeAt)), plans, planned.rows()
+        return decided
 
-    def _commit(self, draft: Draft, event: Event | None, now_ms: int) -> None:
-        """Make the draft true, and tell whoever looks."""
-        before = {job: self._books.jobs.get(job) for job in draft.changed} if self._notices.has_takers else {}
-        self._books.commit(draft)
-        if event is not None:
-            self._views.note(event)
-        self._views.note_jobs(draft.changed.values())
-        for job, book in draft.changed.items():
-            if book.view.state.is_final:
-                self._runs.pop(job, None)
-        if self._notices.has_takers:
-            self._tell(before, draft, event, now_ms)
-
-    def _tell(self, before: dict[JobId, Book | None], draft: Draft, event: Event | None, now_ms: int) -> None:
-        for job, book in draft.changed.items():
-            old = before[job]
-            if old is None or old.view.state is not book.view.state:
-                self._notices.tell_job(now_ms, book.view)
-        for part in () if event is None else each_part(event):
+    def _tell(self, batch: Event, decided: Decided, now_ms: int) -> None:
+        """Tell whoever follows what became of jobs, nodes and devices, and what was decided."""
+        for part in each_part(batch):
             self._notices.tell_event(now_ms, part)
+        known = dict(decided.before)
+        for draft in decided.told:
+            for job, book in draft.changed.items():
+                old = known.get(job)
+                if old is None or (old.view.state, old.view.reason) != (book.view.state, book.view.reason):
+                    self._notices.tell_job(now_ms, book.view)
+                known[job] = book
+        for plan in decided.plans:
+            self._notices.tell_plan(now_ms, Counter(type(move).__name__.lower() for move in plan.plan.moves))
 
     def _log(self, now_ms: int, commands: tuple[Command, ...]) -> None:
         if commands:
@@ -485,16 +376,12 @@ class Controller:
                 for command in commands:
                     self._decision_log(render_decision(now_ms, command))
 
-    def _take_rows(self, draft: Draft) -> tuple[JobView, ...]:
-        return self._merge_rows({row.id: row for row in draft.rows()})
-
     def _merge_rows(self, rows: dict[JobId, JobView]) -> tuple[JobView, ...]:
         """These rows, and those that wait to be written."""
-        merged = {**self._rows, **rows}
-        self._rows.clear()
-        return tuple(merged.values())
+        return tuple({**self._rows, **rows}.values())
 
-    def _write_decided(self, changes: Changes, commands: tuple[BackendCommand, ...], now_ms: int) -> None:
+    def _write_decided(self, changes: Changes, decided: Decided, now_ms: int) -> None:
+        commands = tuple(command for command in decided.commands if not isinstance(command, WakeAt))
         if changes.events or changes.jobs:
             self._unwritten = _Unwritten(changes, commands)
             self._write_unwritten(now_ms)
@@ -538,21 +425,36 @@ class Controller:
         return True
 
     def _refresh_reasons(self, now_ms: int) -> None:
-        """Give rows of waiting jobs their present reasons, now and then, so many at a time."""
+        """Now and then, give rows of waiting jobs their present reasons."""
         if now_ms < self._reasons_at_ms:
             return
         self._reasons_at_ms = now_ms + self._settings.reasons_ms
         with self._lock:
-            for job in self._views.changed_reasons(self._settings.reasons_max):
-                book = self._books.jobs.get(job)
-                reason = self._views.reason(job)
-                if book is None or reason is None or book.is_held or book.view.reason == reason:
-                    continue
-                view = replace(book.view, reason=reason)
-                self._books.jobs[job] = replace(book, view=view)
-                self._rows[job] = view
-        if self._rows and not self._carried and self._append(Changes(jobs=tuple(self._rows.values())), now_ms):
+            self._rows |= self._memory.refresh_reasons(self._settings.reasons_max)
+        is_free = self._unwritten is None and self._storage_error is None
+        if self._rows and is_free and self._append(Changes(jobs=tuple(self._rows.values())), now_ms):
             self._rows.clear()
+
+    # --- another policy -------------------------------------------------------------------------------------------
+
+    def set_policy(self, policy: Policy) -> "Future[None]":
+        """Decide by another policy from now on. The journal is read anew with it, as by a control plane that starts."""
+        return self._ask(lambda _: self._change_policy(policy), is_read=True)  # type: ignore[return-value]
+
+    def _change_policy(self, policy: Policy) -> None:
+        now_ms = self._now_ms()
+        if self._unwritten is not None or self._told:
+            raise StorageError("the storage takes nothing now, and the journal must be whole; try again later")
+        if self._carried and not self._append(Changes(events=tuple(self._carried)), now_ms):
+            raise StorageError(f"the policy stays as it is: {self._storage_error}; try again later")
+        self._carried.clear()
+        memory = Memory(Kernel(policy, RuntimeHistory()), self._settings.guard)
+        self._recall(memory)
+        with self._lock:
+            self._memory = memory
+        self._timer_ms = FOREVER_MS
+        self._told = [ControlStarted(now_ms, policy.name)]
+        self._turn_without_requests(now_ms)
 
     # --- Control --------------------------------------------------------------------------------------------------
 
@@ -595,7 +497,7 @@ class Controller:
 
     def explain(self, job: JobId) -> "Future[Explanation]":
         """See `Control.explain`."""
-        return self._ask(lambda _: self._kernel.explain(job), is_read=True)  # type: ignore[return-value]
+        return self._ask(lambda _: self._memory.kernel.explain(job), is_read=True)  # type: ignore[return-value]
 
     def report(self, events: tuple[Event, ...]) -> "Future[None]":
         """Take in what somebody else saw, such as a forecast of demand."""
@@ -604,28 +506,21 @@ class Controller:
     def job(self, job: JobId) -> JobView | None:
         """See `Control.job`."""
         with self._lock:
-            book = self._books.jobs.get(job)
-            if book is not None:
-                return self._present(book)
+            view = self._memory.present(job)
+        if view is not None:
+            return view
         rows = self._store.reader.find_jobs(JobQuery(ids=(job,)))
         return rows[0] if rows else None
-
-    def _present(self, book: Book) -> JobView:
-        """The row of a job that has not ended, with why it waits at this moment."""
-        reason = None if book.is_held else self._views.reason(book.spec.id)
-        if reason is None:
-            return book.view
-        start_ms = planned_start_ms(self._kernel.state, self._kernel.state.jobs[book.spec.id])
-        return replace(book.view, reason=reason, start_planned_ms=start_ms)
 
     def cluster(self) -> ClusterView:
         """See `Control.cluster`."""
         with self._lock:
-            return self._views.cluster(
-                at_ms=self._kernel.state.now_ms,
+            kernel = self._memory.kernel
+            return self._memory.views.cluster(
+                at_ms=kernel.state.now_ms,
                 seq=self._seq,
-                policy=self._kernel.policy.name,
-                cycles=self._kernel.cycles,
+                policy=kernel.policy.name,
+                cycles=kernel.cycles,
                 storage_error="" if self._storage_error is None else str(self._storage_error),
             )
 

@@ -112,13 +112,13 @@ class Inbox:
 @dataclass(slots=True)
 class Intake:
     """A turn that is being put together. draft: the books with all that was added so far. last_id: the highest
-    number given. runs: how to run the jobs that are added. nodes: whether there is a node of this name."""
+    number given. runs: how to run the jobs that are added. has_node: whether there is one of this name."""
 
     now_ms: int
     draft: Draft
     accounts: Accounts
     keys: Keys
-    nodes: Callable[[NodeName], bool]
+    has_node: Callable[[NodeName], bool]
     last_id: JobId
     runs: dict[JobId, RunSpec]
     events: list[Event] = field(default_factory=list)
@@ -172,7 +172,7 @@ class Intake:
 
     def set_node(self, node: NodeName, *, reason: str | None, actor: str) -> None:
         """Drain a node, or let it be used again where there is no reason."""
-        if not self.nodes(node):
+        if not self.has_node(node):
             raise InputError(f"node {node!r}: expected a node of this cluster, found none of that name")
         self.add(NodeUp(self.now_ms, node) if reason is None else NodeDrained(self.now_ms, node, reason))
         self.write_down(actor, "node.undrain" if reason is None else "node.drain", f"node {node}", reason or "")

@@ -30,7 +30,7 @@ from clearway.engine.tables import (
 )
 from clearway.live.books import HOLDING, Book, Place, each_part
 from clearway.model.allocation import Allocation
-from clearway.model.events import DeviceDown, DeviceUp, Event, NodeAdded, NodeDown, NodeDrained, NodeUp
+from clearway.model.events import DeviceDown, DeviceUp, Event, NodeAdded, NodeChanged, NodeDown, NodeDrained, NodeUp
 from clearway.model.ids import JobId, NodeName
 from clearway.model.units import MILLI
 from clearway.ports.views import (
@@ -99,6 +99,8 @@ class Views:
             elif isinstance(part, NodeDown | NodeDrained):
                 self.node_reasons[part.node] = part.reason
                 self._touch(part.node)
+            elif isinstance(part, NodeChanged):
+                self._touch(part.node.name)
             elif isinstance(part, NodeUp):
                 self.node_reasons.pop(part.node, None)
                 self._touch(part.node)
