@@ -1,6 +1,8 @@
 """A real Kubernetes control plane for tests: started by `scripts/kubernetes/start`, spoken to as kubectl does."""
 
+import os
 import shutil
+import signal
 import ssl
 import subprocess
 import time
@@ -23,6 +25,11 @@ def find_missing():
     return f"Kubernetes is not built: `make kubernetes` does it once, in twelve minutes{go}"
 
 
+def _state(pid):
+    """The letter of a process's state, after its name in parentheses."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 class Cluster:
     """One control plane in a folder. Objects go in and come out as JSON."""
 
@@ -43,6 +50,21 @@ class Cluster:
     def close(self):
         self.http.close()
         subprocess.run([SCRIPTS / "stop", self.folder], check=True, timeout=120)
+
+    def kill_api_server(self):
+        pid = int((self.folder / "apiserver.pid").read_text())
+        os.kill(pid, signal.SIGKILL)
+        until("no API server", lambda: not Path(f"/proc/{pid}").exists() or "Z" in _state(pid))
+
+    def restart_api_server(self):
+        subprocess.run([self.folder / "run-apiserver"], check=True, timeout=30)
+        until("an API server that is ready", self._is_ready, 120)
+
+    def _is_ready(self):
+        try:
+            return self.http.get("/readyz").status_code == 200
+        except httpx.TransportError:
+            return False
 
     def call(self, method, path, body=None, **more):
         response = self.http.request(method, path, json=body, **more)

@@ -329,6 +329,7 @@ class KubernetesBackend:
                     await call()
                 return
             except UnreachableError as error:
+                log.info("pod %s/%s: %s; trying again", pod.namespace, pod.name, error)
                 pause_s = await _rest(max(pause_s, error.retry_after_s))
             except ApiError as error:
                 log.warning("pod %s/%s: %s", pod.namespace, pod.name, error)

@@ -46,6 +46,7 @@ class Intake:
         self._backend = backend
         self._control = control
         self._tenants = set(tenants)
+        self._early: dict[TenantName, list[Arrival]] = {}
         self._explained: dict[JobId, None] = {}
 
     def begin(self) -> None:
@@ -55,24 +56,37 @@ class Intake:
     # --- arrivals -------------------------------------------------------------------------------------------------
 
     def _take(self) -> None:
-        """Submit the groups that became whole."""
+        """Submit the groups that became whole, those of a new tenant once it is known."""
         with self._backend.lock:
             arrivals = self._backend.book.take_arrivals()
         for arrival in arrivals:
-            self._make_tenant(arrival.job.tenant)
-            submission = Submission(jobs=(arrival.job,), runs=(arrival.run,), actor=ACTOR, key=arrival.key)
-            future = self._control.submit(submission)
-            future.add_done_callback(lambda done, arrival=arrival: self._on_answer(arrival, done))  # type: ignore[misc]
+            tenant = arrival.job.tenant
+            if tenant in self._tenants:
+                self._submit(arrival)
+            elif tenant in self._early:
+                self._early[tenant].append(arrival)
+            else:
+                self._early[tenant] = [arrival]
+                self._make_tenant(tenant)
+
+    def _submit(self, arrival: Arrival) -> None:
+        submission = Submission(jobs=(arrival.job,), runs=(arrival.run,), actor=ACTOR, key=arrival.key)
+        self._control.submit(submission).add_done_callback(lambda done: self._on_answer(arrival, done))
 
     def _make_tenant(self, name: TenantName) -> None:
-        if name not in self._tenants:
-            self._tenants.add(name)
-            future = self._control.set_site((), (TenantSpec(name=name),), actor=ACTOR)
-            future.add_done_callback(lambda done: self._on_tenant(name, done))
+        future = self._control.set_site((), (TenantSpec(name=name),), actor=ACTOR)
+        future.add_done_callback(lambda done: self._backend.call_later(0.0, lambda: self._on_tenant(name, done)))
 
     def _on_tenant(self, name: TenantName, done: "Future[None]") -> None:
-        if done.exception() is not None:
-            self._tenants.discard(name)
+        """The tenant is known, or could not be made: its groups go on, or are offered again."""
+        early = self._early.pop(name)
+        if done.exception() is None:
+            self._tenants.add(name)
+            for arrival in early:
+                self._submit(arrival)
+        else:
+            for arrival in early:
+                self._backend.call_later(RETRY_S, lambda arrival=arrival: self._offer_again(arrival))  # type: ignore[misc]
 
     def _on_answer(self, arrival: Arrival, done: "Future[tuple[JobId, ...]]") -> None:
         """The control plane accepted a job, refused it, or takes nothing now."""

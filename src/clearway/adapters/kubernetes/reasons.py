@@ -1,5 +1,6 @@
 """Why a pod waits, where its users look: its condition `PodScheduled`, and an event. Written only when it changes."""
 
+import hashlib
 import time
 from datetime import UTC, datetime
 from typing import Final
@@ -43,10 +44,11 @@ class Reasons:
 
     def _event(self, pod: PodFacts, message: str) -> dict[str, object]:
         now = datetime.fromtimestamp(_now_s(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        digest = hashlib.sha256(f"{pod.uid} {now} {message}".encode()).hexdigest()
         return {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"generateName": f"{pod.name[:200]}.", "namespace": pod.namespace},
+            "metadata": {"name": f"{pod.name[:200]}.{digest[:16]}", "namespace": pod.namespace},
             "eventTime": now,
             "reportingController": self._reporter,
             "reportingInstance": self._reporter,
