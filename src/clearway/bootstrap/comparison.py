@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clearway.bootstrap.inputs import NO_FAULTS, ProgressCallback, is_drawn
 from clearway.bootstrap.policies import read_policy
@@ -57,6 +58,11 @@ COMPARED: Final = (
     ),
 )
 """What policies are compared by, in the order of the columns."""
+
+ROUNDING: Final = 1e-9
+"""By so much a ratio may lie above its bound because both are rounded."""
+
+FloatCells = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,11 +170,13 @@ def value_of(run: Run, metric: ComparedMetric) -> float:
 
 
 def _figures(runs: Sequence[Sequence[Run]]) -> tuple[tuple[Figure, ...], ...]:
-    """float64[policies, metrics, seeds] reduced over seeds. A metric that is equal everywhere has no best."""
+    """float64[policies, metrics, seeds] reduced over seeds. A metric that is equal everywhere has no best; nor is it
+    good to hold more devices than the work can use: an allocation beyond its bound was spent on what was lost."""
     values = np.array([[[value_of(run, metric) for run in row] for metric in COMPARED] for row in runs])
     means = values.mean(axis=2)
     deviations = values.std(axis=2, ddof=1) if values.shape[2] > 1 else np.zeros_like(means)
-    is_best = np.stack([_best(means[:, place], metric) for place, metric in enumerate(COMPARED)], axis=1)
+    sound = np.where(_beyond_bound(runs, values).any(axis=2), np.nan, means)
+    is_best = np.stack([_best(sound[:, place], metric) for place, metric in enumerate(COMPARED)], axis=1)
     return tuple(
         tuple(
             Figure(mean=float(mean), deviation=float(deviation), is_best=bool(best))
@@ -176,6 +184,14 @@ def _figures(runs: Sequence[Sequence[Run]]) -> tuple[tuple[Figure, ...], ...]:
         )
         for row in zip(means, deviations, is_best, strict=True)
     )
+
+
+def _beyond_bound(runs: Sequence[Sequence[Run]], values: FloatCells) -> NDArray[np.bool_]:
+    """bool[policies, metrics, seeds]: allocations above what the jobs could hold without losses."""
+    limits = np.array([[run.bounds.device_allocation_ratio for run in row] for row in runs])
+    is_allocation = np.array([metric.key == "device_allocation_ratio" for metric in COMPARED])
+    beyond: NDArray[np.bool_] = (values > limits[:, None, :] + ROUNDING) & is_allocation[None, :, None]
+    return beyond
 
 
 def _best(means: np.ndarray[Any, np.dtype[np.float64]], metric: ComparedMetric) -> np.ndarray[Any, np.dtype[np.bool_]]:

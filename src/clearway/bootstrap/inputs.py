@@ -42,6 +42,9 @@ DEFAULT_FAULT_MODEL: Final = "default"
 DRAWN_FORMATS: Final = ("servegen",)
 """Formats whose arrivals are drawn with the seed, as the table of formats says of them."""
 
+CLUSTER_SUFFIXES: Final = (".yaml", ".yml", ".json", ".csv", ".gz", ".txt")
+"""What ends so was meant as a file."""
+
 FAULT_STREAM: Final = 0xFA17
 """Keeps the failures of a seed apart from everything else that is drawn with it."""
 FAULT_HORIZON_FACTOR: Final = 2
@@ -111,7 +114,12 @@ def choose_cluster(spec: str | None, workload: Workload) -> NamedCluster:
 
 def _read_cluster_named(spec: str) -> ClusterSpec:
     path = Path(spec)
+    if not spec.strip() or path.is_dir():
+        found = "a folder" if spec.strip() else "nothing"
+        raise InputError(f"--cluster {spec!r}: expected a cluster such as 64x8, or a file, found {found}; name one")
     if not path.exists():
+        if path.suffix.lower() in CLUSTER_SUFFIXES or len(path.parts) > 1:
+            raise InputError(f"--cluster {spec}: expected a cluster file, found no such file; check the path")
         return parse_cluster_short(spec)
     return read_cluster(path) if is_inventory(path) else parse_cluster_file(read_document(path), source=spec)
 

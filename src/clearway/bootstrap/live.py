@@ -20,6 +20,7 @@ from clearway.adapters.local.config import LocalConfig
 from clearway.adapters.local.keeper.host import Settings as KeeperSettings
 from clearway.adapters.storage import open_store
 from clearway.bootstrap.configuration import read_config_file, resolve_policy
+from clearway.bootstrap.demo.story import DEMO_CONFIG
 from clearway.bootstrap.journal import database_url
 from clearway.bootstrap.machine import find_devices
 from clearway.bootstrap.places import (
@@ -45,7 +46,7 @@ from clearway.server.app import make_app
 from clearway.server.auth import TokenFile, make_token_file
 from clearway.server.serving import Server
 from clearway.server.settings import ServerSettings
-from clearway.wire.config import Config, is_loopback, parse_listen
+from clearway.wire.config import Config, is_loopback, parse_config, parse_listen
 from clearway.wire.problems import ParseError
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class UpRequest:
     """What the command line says. listen, devices: "" = as configured.
 
     backend: `local` or `kubernetes`. kubeconfig, kube_context: of the latter; None and "" = as kubectl would choose.
+    is_demo: without a configuration file, the demonstration's is in force.
     """
 
     config_file: Path | None = None
@@ -68,6 +70,7 @@ class UpRequest:
     backend: str = "local"
     kubeconfig: Path | None = None
     kube_context: str = ""
+    is_demo: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -229,6 +232,8 @@ def _make_pods(request: UpRequest, config: Config) -> "Pods | None":
 def _read(request: UpRequest) -> Config:
     """The configuration with what the command line says over it."""
     config = read_config_file(request.config_file)
+    if request.is_demo and request.config_file is None:
+        config = parse_config(DEMO_CONFIG, source="demonstration.yaml")
     if request.state_dir is not None:
         config = replace(config, state_dir=request.state_dir.expanduser().absolute())
     if request.listen:

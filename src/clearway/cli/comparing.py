@@ -15,7 +15,7 @@ from clearway.cli.options import (
     SiteOption,
     TraceArgument,
 )
-from clearway.cli.outputs import is_json_only, note_written, ready_path, write_json
+from clearway.cli.outputs import finish_with, note_written, ready_outputs
 from clearway.cli.session import session_of
 
 
@@ -61,15 +61,17 @@ def compare(
     request = make_comparison_request(base, policies=policies, seeds=seeds, processes=processes)
     if html is not None:
         reports.check_html_possible()
-        ready_path(html)
+    ready_outputs(json_target, html)
     if request.seeds_asked > len(request.seeds):
         session.note("Nothing is drawn by chance in this trace, so one seed says all: give --faults to vary failures.")
     with session.progress("Comparing {count} policies", count=len(request.policies)) as progress:
         comparison = run_comparison(request, progress)
-    if not is_json_only(json_target):
-        show_comparison(session, comparison)
-    if json_target is not None:
-        write_json(session, reports.comparison_as_json(comparison), json_target)
     if html is not None:
         reports.write_runs_html(comparison.first_runs, html, title=trace, language=session.language.value)
         note_written(session, html)
+    finish_with(
+        session,
+        lambda: reports.comparison_as_json(comparison),
+        json_target,
+        lambda: show_comparison(session, comparison),
+    )

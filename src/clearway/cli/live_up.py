@@ -69,6 +69,7 @@ def up(
         backend=backend,
         kubeconfig=kubeconfig,
         kube_context=kube_context,
+        is_demo=demo,
         environment=environment(),
     )
     if background:
@@ -127,8 +128,10 @@ def _run_demo(session: Session, plane: "ControlPlane", ended: threading.Event, *
     """Submit in a thread of its own, draw here."""
     from clearway.bootstrap.demo import Demonstration
 
+    workdir = plane.places.folder / "demo"
+    workdir.mkdir(mode=0o700, exist_ok=True)
     with plane.client() as client:
-        story = Demonstration(client, ended)
+        story = Demonstration(client, ended, workdir)
         narrator = threading.Thread(target=story.run, name="clearway-demo", daemon=True)
         narrator.start()
         if session.screen.is_terminal and not exit_when_done:

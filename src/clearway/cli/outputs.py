@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -40,13 +41,37 @@ def write_text(session: Session, text: str, path: Path) -> None:
 
 
 def ready_path(path: Path) -> None:
-    """Make the folder of `path`. InputError if that cannot be done, or if `path` is itself a folder."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _not_writable(path, error) from error
+    """Make the folder of `path`, and try whether a file can be written there; nothing is left of the trial. InputError
+    if not, or if `path` is itself a folder."""
     if path.is_dir():
         raise InputError(f"{path}: expected a file to write, found a folder; name a file in it")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        was_there = path.exists()
+        with path.open("ab"):
+            pass
+        if not was_there:
+            path.unlink()
+    except OSError as error:
+        raise _not_writable(path, error) from error
+
+
+def ready_outputs(json_target: str | None, *paths: Path | None) -> None:
+    """To be called before a long run: `ready_path` for each file that it will write."""
+    for path in (None if json_target is None or is_json_only(json_target) else Path(json_target), *paths):
+        if path is not None:
+            ready_path(path)
+
+
+def finish_with(session: Session, value: Callable[[], object], target: str | None, show: Callable[[], None]) -> None:
+    """The end of every command with a result: JSON to its file before anything is shown, so that a screen that is gone
+    loses nothing; for `-` nothing but JSON on standard output."""
+    if target is not None and not is_json_only(target):
+        write_json(session, value(), target)
+    if is_json_only(target):
+        write_json(session, value(), STANDARD_OUTPUT)
+    else:
+        show()
 
 
 def note_written(session: Session, path: Path) -> None:

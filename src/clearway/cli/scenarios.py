@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from clearway.cli.options import HtmlOption, JsonOption, SeedOption
-from clearway.cli.outputs import is_json_only, note_written, ready_path, write_json
+from clearway.cli.outputs import finish_with, is_json_only, note_written, ready_outputs, write_json
 from clearway.cli.session import session_of
 
 scenario_app = typer.Typer(no_args_is_help=True, help="Run a built-in scenario.")
@@ -46,14 +46,11 @@ def case_study(
     session = session_of(context)
     if html is not None:
         reports.check_html_possible()
-        ready_path(html)
+    ready_outputs(json_target, html)
     with session.progress("Simulating the case study") as progress:
         outcome = run_case_study(seed, training_nodes=training_nodes, progress=progress)
-    if not is_json_only(json_target):
-        show_case_study(session, outcome)
-    if json_target is not None:
-        write_json(session, case_study_as_json(outcome), json_target)
     if html is not None:
         sides = (outcome.static, outcome.dynamic)
         reports.write_runs_html(sides, html, title=session.translate(CASE_STUDY), language=session.language.value)
         note_written(session, html)
+    finish_with(session, lambda: case_study_as_json(outcome), json_target, lambda: show_case_study(session, outcome))

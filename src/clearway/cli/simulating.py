@@ -16,7 +16,7 @@ from clearway.cli.options import (
     SiteOption,
     TraceArgument,
 )
-from clearway.cli.outputs import is_json_only, note_written, ready_path, write_json
+from clearway.cli.outputs import finish_with, note_written, ready_outputs
 from clearway.cli.session import session_of
 
 
@@ -60,20 +60,15 @@ def simulate(
     )
     if html is not None:
         reports.check_html_possible()
-    for path in (jobs_csv, html):
-        if path is not None:
-            ready_path(path)
+    ready_outputs(json_target, jobs_csv, html)
     with session.progress("Reading {trace}", trace=Path(trace).name) as progress:
         prepared = prepare(request, progress)
     with session.progress("Simulating {policy}", policy=policy) as progress:
         run = run_prepared(prepared, progress)
-    if not is_json_only(json_target):
-        show_run(session, run)
-    if json_target is not None:
-        write_json(session, reports.run_as_json(run), json_target)
     if jobs_csv is not None:
         reports.write_run_jobs(run, jobs_csv)
         note_written(session, jobs_csv)
     if html is not None:
         reports.write_runs_html([run], html, title=run.result.workload, language=session.language.value)
         note_written(session, html)
+    finish_with(session, lambda: reports.run_as_json(run), json_target, lambda: show_run(session, run))

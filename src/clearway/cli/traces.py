@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from clearway.cli.options import FormatOption, JsonOption, LimitOption, SeedOption, TraceArgument
-from clearway.cli.outputs import is_json_only, note_written, ready_path, write_json
+from clearway.cli.outputs import finish_with, is_json_only, note_written, ready_outputs, ready_path, write_json
 from clearway.cli.session import session_of
 
 trace_app = typer.Typer(no_args_is_help=True, help="Look at a trace, or make one.")
@@ -26,13 +26,13 @@ def describe(
     from clearway.cli.show_traces import show_description
 
     session = session_of(context)
+    ready_outputs(json_target)
     with session.progress("Reading {trace}", trace=Path(trace).name) as progress:
         workload = read_trace(trace, format_name=trace_format, limit=limit, seed=seed, progress=progress)
     described = describe_workload(workload)
-    if not is_json_only(json_target):
-        show_description(session, described, workload.skipped)
-    if json_target is not None:
-        write_json(session, described, json_target)
+    finish_with(
+        session, lambda: described, json_target, lambda: show_description(session, described, workload.skipped)
+    )
 
 
 @trace_app.command(help="Write a generated workload, or any trace, as an SWF file for other tools too.")

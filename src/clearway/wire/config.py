@@ -16,15 +16,15 @@ whoever knows policies; its place in the file is kept for messages.
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
 import pydantic
 
-from clearway.model.cluster import ClusterSpec
+from clearway.model.cluster import ClusterSpec, QueueSpec
 from clearway.model.errors import InputError
-from clearway.model.ids import ROOT_TENANT, TenantName
+from clearway.model.ids import DEFAULT_QUEUE, ROOT_TENANT, QueueName, TenantName
 from clearway.model.units import SECOND_MS
 from clearway.wire import cluster as cluster_file
 from clearway.wire import site as site_file
@@ -39,6 +39,13 @@ DEFAULT_LISTEN: Final = "127.0.0.1:8642"
 
 RETRIES_MAX: Final = 1_000
 WARM_RUNNERS_MAX: Final = 4_096
+
+DEFAULT_QUEUES: Final = (
+    QueueSpec(name=QueueName("debug"), priority=50),
+    QueueSpec(name=DEFAULT_QUEUE),
+    QueueSpec(name=QueueName("urgent"), priority=100, preempts=(DEFAULT_QUEUE, QueueName("debug"))),
+)
+"""Queues of a control plane whose configuration names none."""
 
 ROLES: Final = ("viewer", "user", "tenant_admin", "operator")
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
@@ -185,7 +192,7 @@ class Config:
     policy: object = "clearway"
     devices: DeviceRequest | None = None
     cluster: ClusterSpec | None = None
-    site: site_file.Site = field(default_factory=lambda: site_file.Site((), ()))
+    site: site_file.Site = field(default_factory=lambda: site_file.Site(DEFAULT_QUEUES, ()))
     users: tuple[UserDefaults, ...] = ()
     default_tenant: TenantName = ROOT_TENANT
     kill_wait_ms: int = 30 * SECOND_MS
@@ -249,6 +256,7 @@ def _make_config(model: ConfigModel, short: ClusterSpec | None, document: Docume
     cluster = short if model.cluster is None else cluster_file.make_cluster(model.cluster)
     devices = model.devices if isinstance(model.devices, DeviceRequest) else None
     _check_machine(cluster, devices, document)
+    site = site_file.make_site(model)
     return Config(
         state_dir=Path(model.state_dir).expanduser() if model.state_dir else None,
         listen=model.listen,
@@ -258,7 +266,7 @@ def _make_config(model: ConfigModel, short: ClusterSpec | None, document: Docume
         policy=model.policy,
         devices=devices,
         cluster=cluster,
-        site=site_file.make_site(model),
+        site=site if site.queues else replace(site, queues=DEFAULT_QUEUES),
         users=tuple(
             UserDefaults(name=user.name, tenant=TenantName(user.tenant), role=user.role) for user in model.users
         ),

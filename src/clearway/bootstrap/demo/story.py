@@ -1,0 +1,158 @@
+"""Submits the demonstration's jobs, watches what becomes of them, and says whether all of it was seen.
+
+What it says comes from the control plane's own rows and the jobs' own output, never from what was meant to happen.
+"""
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from clearway.client import ApiError, Client
+from clearway.model.ids import JobId
+from clearway.ports.views import JobState, JobView
+from clearway.wire.api import JobFilter, SubmittedFile
+
+FOLDER: Final = Path(__file__).parent
+POLL_S: Final = 0.25
+STARTED_SHARE: Final = 0.15
+"""Progress of the training at which the urgent job comes: late enough that there is something to lose."""
+PATIENCE_POLLS: Final = 2_400
+"""Looks at the cluster after which the demonstration has failed: ten minutes."""
+
+DEMO_CONFIG: Final = """\
+policy: {like: clearway, name: clearway-demo, preemption: {protection_ms: 2000}}
+cluster: 1x4:V100
+"""
+"""In the demonstration nobody waits ten minutes for the protection of what has just started to end."""
+
+
+class Demonstration:
+    """lines: what happened, for people; is_over: nothing more will; is_good: all that should be seen was seen."""
+
+    def __init__(self, client: Client, ended: threading.Event, workdir: Path) -> None:
+        self._client = client
+        self._ended = ended
+        self._workdir = workdir
+        self._seen: dict[JobId, JobView] = {}
+        self._findings: list[tuple[bool, str]] = []
+        self.lines: list[str] = []
+        self.is_over = False
+
+    @property
+    def is_good(self) -> bool:
+        """Whether each finding is as it should be, and there are any."""
+        return bool(self._findings) and all(is_good for is_good, _ in self._findings)
+
+    def run(self) -> None:
+        """Submit and watch, until all has ended or the user has seen enough."""
+        try:
+            self._play()
+        except ApiError as error:
+            if not self._ended.is_set():
+                self._findings.append((False, str(error)))
+        finally:
+            self.is_over = True
+
+    def findings(self) -> list[str]:
+        """What was seen and what was not, a line each."""
+        return [f"{'✓' if is_good else '✗'} {text}" for is_good, text in self._findings]
+
+    # --- the play -----------------------------------------------------------------------------------------------------
+
+    def _play(self) -> None:
+        acts = yaml.safe_load((FOLDER / "jobs.yaml").read_text(encoding="utf-8"))
+        elastic, train = self._submit(acts["first"], "an elastic job of 1 to 2 replicas, and a training job")
+        self._await(lambda: self._has_started(elastic) and self._has_started(train))
+        (gang,) = self._submit(acts["then"], "a gang of two")
+        tasks = self._submit(acts["burst"], "a burst of 24 tasks")
+        self._await(lambda: (self._seen[train].progress or 0) > STARTED_SHARE and self._has_started(gang))
+        (urgent,) = self._submit(acts["urgent"], "an urgent job of three replicas")
+        everything = [elastic, train, gang, *tasks, urgent]
+        self._await(lambda: all(self._seen[job].state.is_final for job in everything))
+        if not self._ended.is_set():
+            self._judge(elastic, train, gang, tasks, urgent)
+
+    def _submit(self, jobs: list[dict[str, Any]], what: str) -> tuple[JobId, ...]:
+        words = {"PYTHON": sys.executable, "TRAIN": str(FOLDER / "train.py")}
+        filled = [
+            {**job, "command": [words.get(word, word) for word in job["command"]]} if "command" in job else job
+            for job in jobs
+        ]
+        file = SubmittedFile(text=json.dumps({"jobs": filled}), source="demonstration")
+        path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
+        answer = self._client.submit([file], cwd=str(self._workdir), environment={"PATH": path})
+        self.lines.append(f"submitted {what}: {_describe_numbers(answer.firsts or answer.jobs)}")
+        self._look()
+        return answer.jobs
+
+    def _await(self, is_so: Any) -> None:
+        """Look until it is so, the user has seen enough, or patience is at an end."""
+        for _ in range(PATIENCE_POLLS):
+            self._look()
+            if is_so() or self._ended.wait(POLL_S):
+                return
+        self._findings.append((False, "the demonstration did not come to its end"))
+        self._ended.set()
+
+    def _look(self) -> None:
+        for job in self._client.all_jobs(JobFilter()):
+            before = self._seen.get(job.id)
+            self._seen[job.id] = job
+            if job.array is None:
+                self.lines.extend(_describe_change(before, job))
+
+    def _has_started(self, job: JobId) -> bool:
+        return self._seen[job].state is not JobState.PENDING
+
+    # --- what was seen ------------------------------------------------------------------------------------------------
+
+    def _judge(self, elastic: JobId, train: JobId, gang: JobId, tasks: tuple[JobId, ...], urgent: JobId) -> None:
+        everything = [self._seen[job] for job in (elastic, train, gang, *tasks, urgent)]
+        bad = [f"{job.name} {job.id}: {job.state.value}" for job in everything if job.state is not JobState.COMPLETED]
+        self._find(not bad, f"{len(everything)} jobs ran to their end" + (f", but not {', '.join(bad)}" if bad else ""))
+        waited_ms = (self._seen[urgent].start_ms or 0) - self._seen[urgent].submit_ms
+        victims = [job for job in everything if job.preemptions]
+        named = ", ".join(f"{job.name} {job.id}" for job in victims)
+        self._find(bool(victims), f"the urgent job started {waited_ms / 1_000:.1f} s after it came; preempted: {named}")
+        for job in victims:
+            steps = [int(line.rpartition(" ")[2]) for line in self._starts_of(job.id)]
+            resumed = len(steps) > 1 and steps[-1] > 0
+            self._find(resumed, f"{job.name} {job.id} went on from its checkpoint: starts at steps {steps}")
+        sizes = [line.partition(": ")[2].partition(" ")[0] for line in self._starts_of(elastic)]
+        self._find(len(set(sizes)) > 1, f"the elastic job ran with {', then '.join(sizes)} replica(s)")
+        starts_ms = sorted((self._seen[task].start_ms or 0) - self._seen[task].submit_ms for task in tasks)
+        first, half = starts_ms[0], starts_ms[len(tasks) // 2]
+        self._find(True, f"{len(tasks)} tasks: the first started {first} ms after it came, half within {half} ms")
+
+    def _find(self, is_good: bool, text: str) -> None:
+        self._findings.append((is_good, text))
+
+    def _starts_of(self, job: JobId) -> list[str]:
+        """Lines that the training program prints at its start: `generation 2: 1 replica(s), from step 400`."""
+        text = self._client.log(job).data.decode(errors="replace")
+        return [line for line in text.splitlines() if line.startswith("generation ")]
+
+
+def _describe_numbers(numbers: tuple[JobId, ...]) -> str:
+    return "job " + ", ".join(map(str, numbers))
+
+
+def _describe_change(before: JobView | None, job: JobView) -> Iterator[str]:
+    """What happened to a job between two looks."""
+    name = f"{job.name} ({job.id})"
+    places = " ".join(f"{node}:{','.join(map(str, indices))}" for node, indices in job.devices)
+    if before is None:
+        return
+    if job.preemptions > before.preemptions:
+        yield f"{name} was preempted; {job.saved_ms / 1_000:.1f} s of its work are saved"
+    if job.state is not before.state and job.state is JobState.RUNNING:
+        yield f"{name} {'goes on' if job.restarts or job.preemptions else 'runs'} on {places}"
+    elif job.state is JobState.RUNNING and job.devices != before.devices:
+        yield f"{name} now runs on {places}"
+    if job.state is not before.state and job.state.is_final:
+        yield f"{name} ended: {job.state.value}"
