@@ -30,7 +30,7 @@ def make_image(folder: Path) -> Path:
         (folder / name).mkdir(parents=True)
     shutil.copy(BUSYBOX, folder / "bin" / "busybox")
     (folder / "bin" / "sh").symlink_to("busybox")
-    (folder / "etc" / "release").write_text("the image")
+    (folder / "etc" / "release").write_text("the image\n")
     return folder
 
 
@@ -41,9 +41,7 @@ def add(bench: LocalBench, job: int, script: str, image: Path | str, **more: obj
 @NEEDS_TOOL
 def test_job_runs_inside_of_its_image_with_its_own_folders_and_variables(bench, tmp_path):
     image = make_image(tmp_path / "image")
-    script = (
-        "busybox cat /etc/release; echo; echo $RANK $CUDA_VISIBLE_DEVICES; busybox pwd; echo x > $CLEARWAY_JOB_DIR/out"
-    )
+    script = "busybox cat /etc/release; echo $RANK $CUDA_VISIBLE_DEVICES; busybox pwd; echo x > $CLEARWAY_JOB_DIR/o"
     add(bench, 5, script, image, replicas=2)
     bench.start(5, 1, (0, (1,)), (1, (2,)))
     finished = bench.wait(JobFinished, 5)
