@@ -55,6 +55,7 @@ class Services:
         self.metrics = RequestMetrics()
         self.streams = 0
         self._pool = ThreadPoolExecutor(settings.reader_threads, thread_name_prefix="clearway-read")
+        self._parser = ThreadPoolExecutor(1, thread_name_prefix="clearway-parse")
         self._tenants: tuple[TenantView, ...] = ()
         self._tenants_read_s = -TENANTS_AGE_S
 
@@ -62,10 +63,16 @@ class Services:
         """End streams and threads."""
         self.hub.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._parser.shutdown(wait=False, cancel_futures=True)
 
     async def read(self, function: Callable[..., T], *arguments: object) -> T:
         """What a function that waits for a disk or a lock returns; run in one of a few threads."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
+
+    async def parse(self, function: Callable[[], T]) -> T:
+        """What a function that computes for long returns. One at a time: large submissions wait for one another, and
+        neither lists nor the control plane's thread for more than one of them."""
+        return await asyncio.get_running_loop().run_in_executor(self._parser, function)
 
     async def answer(self, future: "Future[T]") -> T:
         """The control plane's answer. Raises what it refuses with, and TimeoutError.

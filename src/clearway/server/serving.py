@@ -20,6 +20,9 @@ STOP_S_MAX: Final = 5
 
 KEEP_ALIVE_S: Final = 60
 
+CONNECTIONS_MAX: Final = 4_000
+"""Connections at once, streams among them; further ones are answered 503 at once."""
+
 
 class Server:
     """Serves `app` at the address of `settings`, from `start` to `stop`; by HTTPS alone where a certificate is given.
@@ -91,6 +94,7 @@ class Server:
             backlog=BACKLOG,
             date_header=False,
             http="h11",
+            limit_concurrency=CONNECTIONS_MAX,
             lifespan="on",
             log_config=None,
             # Whoever stands before the server could otherwise say where requests come from.
