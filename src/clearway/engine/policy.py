@@ -162,10 +162,15 @@ class Elasticity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headroom:
-    """Devices kept free for tasks, services and interactive jobs: the forecast's number, at least `devices_min`."""
+    """Devices kept free for tasks, services and interactive jobs: the forecast's number, at least `devices_min`.
+
+    cluster_min: with fewer devices in all, forecasts are not regarded: a burst of tasks would be forecast to fill a small
+    cluster again, and hold everything back from whoever waits.
+    """
 
     enabled: bool = False
     devices_min: int = 0
+    cluster_min: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -228,7 +228,8 @@ class ClusterState:
         self.refresh_box()
 
     def _on_forecast(self, event: DemandForecast) -> None:
-        self.forecast_devices = event.devices
+        is_large = sum(node.device_count for node in self.inventory.specs) >= self.policy.headroom.cluster_min
+        self.forecast_devices = event.devices if is_large else 0
         self.forecast_until_ms = event.until_ms
         self.capacity_grew = True
 

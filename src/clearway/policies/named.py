@@ -35,6 +35,9 @@ EASY: Final = Backfill(reservation_depth=1)
 """Also in the default profile: with predicted run times and BoundedSlowdown, depths of 4, 8 and 16 changed the mean
 completion time by -4 to +4 % (hpc2n, Lublin, Philly, RICC), with no sign of a trend, and took two to ten times longer.
 """
+HEADROOM_CLUSTER_MIN: Final = 64
+"""Eight machines of eight. Below it a burst of some tens of tasks has a forecast that is larger than the cluster."""
+
 FIRST_FIT: Final = Backfill(reservation_depth=0)
 """For policies that preempt by order: whoever is first takes devices from those behind, so none need be kept."""
 
@@ -112,7 +115,7 @@ def _clearway() -> Policy:
         backfill=EASY,
         preemption=Preemption(mode=PreemptMode.PRIORITY, protection_ms=10 * MINUTE_MS),
         elasticity=Elasticity(enabled=True),
-        headroom=Headroom(enabled=True),
+        headroom=Headroom(enabled=True, cluster_min=HEADROOM_CLUSTER_MIN),
     )
 
 
