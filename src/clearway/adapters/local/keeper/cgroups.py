@@ -183,6 +183,7 @@ class Groups:
     def __init__(self, name: str, *, mounts: str | None = None, is_forbidden: bool = False) -> None:
         self.notes: list[str] = []
         self.kind = "marks"
+        self._name = name
         self._tracker = ""
         self._limiters: dict[str, str] = {}
         if not is_forbidden:
@@ -236,7 +237,8 @@ class Groups:
     def open(self, mark: str) -> Group:
         """The group of a run as it was left by `make`."""
         if not self._tracker:
-            return Group(mark, "", {}, self.kind)
+            # Other keepers of this machine number their runs likewise.
+            return Group(f"{self._name}/{mark}", "", {}, self.kind)
         tracker = f"{self._tracker}/{mark}"
         limiters = {
             controller: f"{base}/{mark}" if base else tracker
@@ -248,7 +250,8 @@ class Groups:
     def make(self, mark: str, limits: Limits) -> Group:
         """A new group with its limits. Raises OSError where the kernel refuses a directory."""
         if not self._tracker:
-            return Group(mark, "", {}, self.kind)
+            # Other keepers of this machine number their runs likewise.
+            return Group(f"{self._name}/{mark}", "", {}, self.kind)
         tracker = f"{self._tracker}/{mark}"
         os.makedirs(tracker, exist_ok=True)
         limiters: dict[str, str] = {}

@@ -155,7 +155,7 @@ class Run:
         shell = next((path for path in SHELLS if os.path.exists(path)), SHELLS[-1])
         return Child(
             argv=(shell, "{script}") if is_setup else launch.argv,
-            environment={**launch.environment, **replica.environment, processes.MARK: self.mark},
+            environment={**launch.environment, **replica.environment, processes.MARK: self.group.mark},
             script=script,
             workdir=launch.workdir,
             job_dir=launch.job_dir,
