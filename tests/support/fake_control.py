@@ -92,6 +92,9 @@ class FakeControl:
 
         return self._answer(change)
 
+    def note(self, line: AuditLine) -> "Future[None]":
+        return self._answer(lambda: self.audit.append(line))
+
     def explain(self, job: JobId) -> "Future[Explanation]":
         def explain() -> Explanation:
             view = self.jobs.get(job)

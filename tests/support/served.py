@@ -102,7 +102,6 @@ def make_site(
         control.reader,
         TokenFile(path, lambda: control.now_ms),
         settings,
-        audit=control.audit.append,
         reload=reload,
         now_ms=lambda: control.now_ms,
     )

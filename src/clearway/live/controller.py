@@ -253,6 +253,10 @@ class Controller:
             except ClearwayError as error:
                 ask.future.set_exception(error)
         if not intake.events:
+            if intake.audit and not self._append(Changes(audit=tuple(intake.audit)), now_ms):
+                for ask, _ in accepted:
+                    self._fail(ask)
+                return
             self._turn_without_requests(now_ms)
             self._give_answers(accepted)
             return
@@ -494,6 +498,10 @@ class Controller:
     def set_site(self, queues: tuple[QueueSpec, ...], tenants: tuple[TenantSpec, ...], *, actor: str) -> "Future[None]":
         """See `Control.set_site`."""
         return self._ask(lambda intake: intake.set_site(queues, tenants, actor))  # type: ignore[return-value]
+
+    def note(self, line: AuditLine) -> "Future[None]":
+        """See `Control.note`."""
+        return self._ask(lambda intake: intake.audit.append(line))  # type: ignore[return-value]
 
     def explain(self, job: JobId) -> "Future[Explanation]":
         """See `Control.explain`."""

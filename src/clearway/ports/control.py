@@ -15,6 +15,7 @@ from clearway.model.ids import JobId, NodeName
 from clearway.model.jobs import JobSpec
 from clearway.model.plan import Explanation, Plan
 from clearway.model.runs import RunSpec
+from clearway.ports.storage import AuditLine
 from clearway.ports.views import ClusterView, JobView
 
 PROVISIONAL_ID: Final = 1 << 62
@@ -38,7 +39,10 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """Something changed, for views that follow it. seq: its number, rising. kind: such as `job`, `node`, `plan`. data: JSON."""
+    """Something changed, for views that follow it.
+
+    seq: its number, rising. kind: such as `job`, `node`, `plan`. data: JSON.
+    """
 
     seq: int
     at_ms: int
@@ -80,6 +84,10 @@ class Control(Protocol):
 
     def set_site(self, queues: tuple[QueueSpec, ...], tenants: tuple[TenantSpec, ...], *, actor: str) -> "Future[None]":
         """Make or change queues and tenants, without a restart."""
+        ...
+
+    def note(self, line: AuditLine) -> "Future[None]":
+        """Write a line into the audit log, such as of what a server refused; what is done writes its own."""
         ...
 
     def explain(self, job: JobId) -> "Future[Explanation]":

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import clearway
 from clearway.ports.control import Control
-from clearway.ports.storage import AuditLine, JobReader
+from clearway.ports.storage import JobReader
 from clearway.server import routes_cluster, routes_jobs, routes_server
 from clearway.server.auth import Auth
 from clearway.server.gate import Gate
@@ -34,26 +34,20 @@ def read_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def ignore_line(_line: AuditLine) -> None:
-    """An audit log that keeps nothing."""
-
-
 def make_app(
     control: Control,
     reader: JobReader,
     auth: Auth,
     settings: ServerSettings,
     *,
-    audit: Callable[[AuditLine], None] = ignore_line,
     reload: Callable[[str], Sequence[str]] | None = None,
     now_ms: Callable[[], int] = read_clock_ms,
 ) -> FastAPI:
     """An application that speaks for `control`.
 
-    audit: takes a line for each action that is refused (those that are done, `control` writes itself); it must not
-    wait. reload: reads the configuration again in the name of a user, and returns notes. Raises nothing.
+    reload: reads the configuration again in the name of a user, and returns notes; None = it cannot be.
     """
-    services = Services(control, reader, auth, settings, audit=audit, reload=reload, now_ms=now_ms)
+    services = Services(control, reader, auth, settings, reload=reload, now_ms=now_ms)
 
     @asynccontextmanager
     async def run(_app: FastAPI) -> AsyncIterator[None]:
@@ -77,7 +71,7 @@ def make_app(
     install_problems(app)
     for module in (routes_jobs, routes_cluster, routes_server):
         app.include_router(module.router)
-    app.add_middleware(Gate, auth=auth, settings=settings, audit=audit, now_ms=now_ms)
+    app.add_middleware(Gate, auth=auth, settings=settings, audit=services.audit, now_ms=now_ms)
     app.add_middleware(_Measure, metrics=services.metrics)
     return app
 

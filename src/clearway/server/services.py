@@ -1,6 +1,7 @@
 """What the routes of one application share: the control plane, the rows on disk, and who may see what."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,6 +21,8 @@ from clearway.server.problems import Refusal
 from clearway.server.settings import ServerSettings
 from clearway.server.shown import Seen
 
+_LOG = logging.getLogger(__name__)
+
 TENANTS_AGE_S: Final = 1.0
 """How old the tree of tenants may be by which callers are judged."""
 
@@ -29,8 +32,7 @@ T = TypeVar("T")
 class Services:
     """Shared by all requests; used in the event loop's thread only.
 
-    audit: takes a line for each refusal; from the loop's thread, so it must not wait. reload: reads the configuration
-    again and says what came of it. now_ms: Unix time.
+    reload: reads the configuration again and says what came of it. now_ms: Unix time.
     """
 
     def __init__(
@@ -40,7 +42,6 @@ class Services:
         auth: Auth,
         settings: ServerSettings,
         *,
-        audit: Callable[[AuditLine], None],
         reload: Callable[[str], Sequence[str]] | None,
         now_ms: Callable[[], int],
     ) -> None:
@@ -48,7 +49,6 @@ class Services:
         self.reader = reader
         self.auth = auth
         self.settings = settings
-        self.audit = audit
         self.reload = reload
         self.now_ms = now_ms
         self.hub = Hub(control, life=f"{now_ms():x}")
@@ -98,6 +98,10 @@ class Services:
             self._tenants = (await self.read(self.control.cluster)).tenants
             self._tenants_read_s = now_s
         return find_reach(identity, self._tenants)
+
+    def audit(self, line: AuditLine) -> None:
+        """Have the line written soon; nobody waits for it."""
+        self.control.note(line).add_done_callback(_log_failure)
 
     def refuse(self, identity: Identity, action: str, target: str, status: int, detail: str) -> Refusal:
         """The refusal to raise, written into the audit log. action, target: as in AuditLine."""
@@ -179,6 +183,12 @@ class Services:
         named = ", ".join(str(job) for job in jobs[:10]) + (", ..." if len(jobs) > 10 else "")
         detail = f"expected a job of your own, found another user's: {named}; its user or an administrator may do this"
         return self.refuse(reach.identity, action, f"job {named}", 403, detail)
+
+
+def _log_failure(future: "Future[None]") -> None:
+    error = None if future.cancelled() else future.exception()
+    if error is not None:
+        _LOG.warning("a line of the audit log was not written: %s", error)
 
 
 def _is_cancelling() -> bool:
