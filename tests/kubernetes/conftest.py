@@ -3,6 +3,7 @@
 import pytest
 
 from support.cluster import Cluster, find_missing, until
+from support.kubelets import Kubelets
 
 
 def pytest_collection_modifyitems(items):
@@ -14,8 +15,10 @@ def pytest_collection_modifyitems(items):
 def running_cluster(tmp_path_factory):
     if missing := find_missing():
         pytest.skip(missing)
-    cluster = Cluster(tmp_path_factory.mktemp("kubernetes"), "--kwok")
+    cluster = Cluster(tmp_path_factory.mktemp("kubernetes"))
+    kubelets = Kubelets(cluster)
     yield cluster
+    kubelets.close()
     cluster.close()
 
 

@@ -1,4 +1,4 @@
-"""Clearway is killed, and the API server too, while pods are being bound: nothing twice, nothing by halves, nothing lost."""
+"""Clearway is killed, and the API server too, while pods are bound: nothing twice, nothing by halves, nothing lost."""
 
 import random
 import signal
@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+
 from support.cluster import bound, devices_used, until
 
 KILLS = 5

@@ -6,6 +6,7 @@ import signal
 import ssl
 import subprocess
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -13,16 +14,18 @@ import yaml
 
 SCRIPTS = Path(__file__).parents[2] / "scripts" / "kubernetes"
 
+PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
+
 
 def find_missing():
     """Why there can be no cluster here; "" = there can."""
     folder = Path(
         subprocess.run([SCRIPTS / "build", "--where"], capture_output=True, text=True, check=True).stdout.strip()
     )
-    if (folder / "complete").exists():
+    if all((folder / program).exists() for program in PROGRAMS):
         return ""
-    go = "" if shutil.which("go") else ", which needs Go 1.26 or newer on PATH"
-    return f"Kubernetes is not built: `make kubernetes` does it once, in twelve minutes{go}"
+    go = "" if shutil.which("go") else "; it needs Go 1.26 or newer, and there is none on PATH"
+    return f"Kubernetes is not built: `make kubernetes` does it once, in ten minutes{go}"
 
 
 def _state(pid):
@@ -40,9 +43,10 @@ class Cluster:
         self.kubeconfig = Path(result.stdout.strip())
         config = yaml.safe_load(self.kubeconfig.read_text())
         cluster = config["clusters"][0]["cluster"]
+        self.trust = ssl.create_default_context(cafile=cluster["certificate-authority"])
         self.http = httpx.Client(
             base_url=cluster["server"],
-            verify=ssl.create_default_context(cafile=cluster["certificate-authority"]),
+            verify=self.trust,
             headers={"Authorization": f"Bearer {config['users'][0]['user']['token']}"},
             timeout=30,
         )
@@ -83,13 +87,12 @@ class Cluster:
     # --- making things --------------------------------------------------------------------------------------------
 
     def add_node(self, name, *, gpus=8, cpu="64", memory="512Gi", pods="110", labels=None, taints=()):
-        """A node that kwok plays."""
+        """A node without a kubelet; see `support.kubelets`."""
         amounts = {"cpu": cpu, "memory": memory, "pods": pods}
         if gpus:
             amounts["nvidia.com/gpu"] = str(gpus)
-        metadata = {"name": name, "labels": labels or {}, "annotations": {"kwok.x-k8s.io/node": "fake"}}
-        status = {"capacity": amounts, "allocatable": amounts}
-        body = {"metadata": metadata, "spec": {"taints": list(taints)}, "status": status}
+        status = {"capacity": amounts, "allocatable": amounts, "conditions": [make_ready()]}
+        body = {"metadata": {"name": name, "labels": labels or {}}, "spec": {"taints": list(taints)}, "status": status}
         self.create("/api/v1/nodes", body)
 
     def add_namespace(self, name):
@@ -123,6 +126,12 @@ class Cluster:
 
     def delete(self, path):
         self.call("DELETE", path, {"propagationPolicy": "Background"})
+
+
+def make_ready():
+    """The condition with which a kubelet says that it is there."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # noqa: TID251 - what a real kubelet would say
+    return {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now}
 
 
 def make_pod_spec(*, gpus=1, cpu="1", memory="1Gi", scheduler="clearway", **more):

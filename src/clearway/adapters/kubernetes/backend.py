@@ -86,7 +86,9 @@ class KubernetesBackend:
                     spec.limit_ms,
                     is_started=holding.is_started,
                 )
-        return self.observe(now_ms)
+        events = self._settle(now_ms, is_first=True)
+        world.wake()
+        return events
 
     def perform(self, now_ms: int, command: BackendCommand) -> None:
         """Begin to carry out a command; its effects are reported by `observe`."""
@@ -109,9 +111,12 @@ class KubernetesBackend:
 
     def observe(self, now_ms: int) -> Sequence[Event]:
         """What happened since the last call."""
+        return self._settle(now_ms)
+
+    def _settle(self, now_ms: int, *, is_first: bool = False) -> Sequence[Event]:
         with self.lock:
             self.now_ms = now_ms
-            events = self.book.settle(now_ms)
+            events = self.book.settle(now_ms, is_first=is_first)
         self.poke()
         return events
 

@@ -50,6 +50,7 @@ class Book:
         self._places: dict[str, str] = {}
         self._bundle_of: dict[str, str] = {}
         self._generations: dict[JobId, int] = {}
+        self._limited: dict[JobId, None] = {}
         self._dirty: dict[str, None] = {}
         self._sizes: dict[Source, int | None] = {}
         self._wanted: dict[Source, None] = {}
@@ -243,6 +244,8 @@ class Book:
             return
         for slot in bundle.run.slots:
             self.nodes.hold(job, slot.node, slot.devices)
+        if limit_ms is not None:
+            self._limited[job] = None
 
     def stop(self, now_ms: int, job: JobId, generation: int, cause: StopCause | None) -> None:
         """Ask the pods of a run to leave; idempotent. What is gone already is reported as gone."""
@@ -271,6 +274,8 @@ class Book:
             return
         phase = RunPhase.RUNNING if is_started else RunPhase.STARTING
         run = bundle.run = Run(job, generation, [Slot(*place) for place in places], now_ms, phase, limit_ms=limit_ms)
+        if limit_ms is not None:
+            self._limited[job] = None
         lying: dict[str, list[str]] = {}
         for uid in bundle.members:
             pod = self.pods.get(uid)
@@ -293,8 +298,8 @@ class Book:
             self._dirty[key] = None
         return bundle if bundle is not None and bundle.job == job else None
 
-    def settle(self, now_ms: int) -> list[Event]:
-        """Look at every group that changed; returns what happened, nodes first."""
+    def settle(self, now_ms: int, *, is_first: bool = False) -> list[Event]:
+        """Look at every group that changed; returns what happened, nodes first. is_first: see `Nodes.tell`."""
         self._find_overdue(now_ms)
         dirty, self._dirty = self._dirty, {}
         for key in dirty:
@@ -302,15 +307,16 @@ class Book:
             if bundle is not None:
                 self._settle(now_ms, bundle)
         early, self._events = self._events, []
-        return [*self.nodes.tell(now_ms), *early]
+        return [*self.nodes.tell(now_ms, is_first=is_first), *early]
 
     def _find_overdue(self, now_ms: int) -> None:
         """Stop the runs whose time limit is over, for good."""
-        for bundle in self.jobs.values():
-            run = bundle.run
-            if run is None or run.limit_ms is None or run.phase is not RunPhase.RUNNING:
-                continue
-            if now_ms >= run.since_ms + run.limit_ms:
+        for job in list(self._limited):
+            bundle = self.jobs.get(job)
+            run = None if bundle is None else bundle.run
+            if bundle is None or run is None or run.limit_ms is None:
+                del self._limited[job]
+            elif run.phase is RunPhase.RUNNING and now_ms >= run.since_ms + run.limit_ms:
                 run.outcome = Outcome.TIMEOUT
                 self._stop(now_ms, bundle, None, "its time limit is over")
 

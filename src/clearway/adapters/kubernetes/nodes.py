@@ -156,17 +156,18 @@ class Nodes:
             entry.told = self._make_spec(entry)
         return tuple(entry.told for _, entry in sorted(self.entries.items()) if entry.told is not None)
 
-    def tell(self, now_ms: int) -> list[Event]:
-        """Events about every node that changed since the last call."""
+    def tell(self, now_ms: int, *, is_first: bool = False) -> list[Event]:
+        """Events about every node that changed since the last call. is_first: what nodes offer was told just now by
+        `specs`; what has changed of it since then is told by the next call."""
         events: list[Event] = []
         names, self._dirty = sorted(self._dirty), {}
         for name in names:
             entry = self.entries.get(name)
             if entry is not None:
-                self._tell_node(entry, now_ms, events)
+                self._tell_node(entry, now_ms, events, is_first=is_first)
         return events
 
-    def _tell_node(self, entry: NodeEntry, now_ms: int, events: list[Event]) -> None:
+    def _tell_node(self, entry: NodeEntry, now_ms: int, events: list[Event], *, is_first: bool) -> None:
         if entry.is_gone:
             self._tell_gone(entry, now_ms, "it was deleted", events)
             return
@@ -180,7 +181,9 @@ class Nodes:
                 events.append(NodeAdded(now_ms, entry.told))
                 self.touch(entry.facts.name)  # what else is to be said is said once the node is known
             return
-        if spec != entry.told:
+        if spec != entry.told and is_first:
+            self.touch(entry.facts.name)
+        elif spec != entry.told:
             events.append(NodeChanged(now_ms, spec))
             entry.told = spec
         self._tell_health(entry, now_ms, events)

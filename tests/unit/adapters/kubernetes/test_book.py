@@ -515,3 +515,12 @@ def test_waiting_job_whose_pods_are_gone_after_a_restart_is_cancelled():
     world = World(n1=8)
     world.book.restore(7, 5, "vision/pod/u1#u1", 1)
     assert world.settle() == [JobCancelled(7, 5)]
+
+
+def test_what_nodes_offer_anew_after_they_were_listed_is_told_by_the_next_settling():
+    world = World()
+    world.put_node("n1")
+    world.put("p")
+    assert [node.name for node in world.book.nodes.specs()] == ["n1"]
+    assert world.book.settle(5, is_first=True) == []
+    assert [type(event) for event in world.settle()] == [NodeChanged]

@@ -1,0 +1,50 @@
+"""The rights that are shipped are enough: pods are bound, evicted and told why by an account that has no others."""
+
+from pathlib import Path
+
+import httpx
+import yaml
+
+from support.cluster import bound, until
+from support.kube_scheduling import Scheduling
+
+RBAC = Path(__file__).parents[2] / "deploy" / "kubernetes" / "rbac.yaml"
+PATHS = {
+    "ServiceAccount": "/api/v1/namespaces/clearway/serviceaccounts",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+}
+
+
+def sign_in(cluster, tmp_path):
+    """A kubeconfig of the shipped service account."""
+    if cluster.http.get("/api/v1/namespaces/clearway").status_code == httpx.codes.NOT_FOUND:
+        cluster.add_namespace("clearway")
+        for body in yaml.safe_load_all(RBAC.read_text()):
+            cluster.create(PATHS[body["kind"]], body)
+    answer = cluster.create(f"{PATHS['ServiceAccount']}/clearway/token", {"spec": {"expirationSeconds": 3600}})
+    config = yaml.safe_load(cluster.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": answer["status"]["token"]}
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+def test_shipped_rights_are_enough_to_bind_evict_and_say_why(cluster, tmp_path):
+    cluster.add_node("n1", gpus=1)
+    cluster.create(
+        "/apis/scheduling.k8s.io/v1/priorityclasses",
+        {"metadata": {"name": "first", "labels": {"test": ""}}, "value": 10},
+    )
+    cluster.add_job("low", 1)
+    with Scheduling(sign_in(cluster, tmp_path), tmp_path / "clearway.db"):
+        until("the job bound", lambda: len(bound(cluster.pods())) == 1)
+        cluster.add_pod("high", priorityClassName="first")
+        until("the pod of higher priority bound", lambda: list(bound(cluster.pods())) == ["high"])
+        until(
+            "an event that says why the job waits",
+            lambda: any(
+                event["reason"] == "FailedScheduling" and event["regarding"]["name"].startswith("low")
+                for event in cluster.items("/apis/events.k8s.io/v1/namespaces/default/events")
+            ),
+        )
