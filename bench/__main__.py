@@ -22,6 +22,7 @@ from bench.memory import measure_memory
 from bench.placing import measure_gangs, measure_life, measure_placements
 from bench.planning import measure_plans, measure_replans
 from bench.replaying import measure_accasim, measure_million, measure_philly, measure_ricc
+from bench.storage import measure_journal, measure_lists, measure_submits
 
 OUT: Final = Path(__file__).parents[1] / "out" / "bench.json"
 WIDTH: Final = 150
@@ -39,6 +40,9 @@ BENCHMARKS: Final[Mapping[str, Benchmark]] = {
     "accasim": measure_accasim,
     "philly": measure_philly,
     "compiled": measure_compiled,
+    "submits": measure_submits,
+    "lists": measure_lists,
+    "journal": measure_journal,
     "live-latency": measure_live_latency,
     "live-rate": measure_live_rate,
     "live-submits": measure_live_submits,

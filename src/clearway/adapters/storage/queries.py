@@ -9,7 +9,7 @@ Statements are made once for each shape of a query, since making one takes longe
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from clearway.adapters.storage.rows import INTEGER_MAX, key_text
 from clearway.adapters.storage.tables import JOBS
-from clearway.ports.storage import JOBS_PER_PAGE_MAX, JobQuery
+from clearway.ports.storage import JOBS_PER_PAGE_MAX, JobQuery, JournalError
 
 RANGES_MAX: Final = 40
 """Most ranges that one query is put together from; above it the database chooses its way."""
@@ -104,6 +104,35 @@ def _page_statement(shape: Shape) -> Page:
     else:
         numbers = sa.union_all(*(sa.select(part.subquery().c.id) for part in parts)).subquery("numbers")
     return _ordered(sa.select(JOBS.c.id, JOBS.c.view, JOBS.c.crc).join(numbers, JOBS.c.id == numbers.c.id), shape)
+
+
+@functools.lru_cache(maxsize=SHAPES_MAX)
+def packed(page: Page) -> Page:
+    """A page as one row: how many jobs, and a line for each.
+
+    SQLite's driver lets other threads go before every row. Where those are busy, it gets its turn back only after some
+    milliseconds, which for a hundred rows adds up to what a person notices.
+    """
+    rows = page.subquery("page")
+    line = sa.cast(rows.c.id, sa.Text) + " " + sa.cast(rows.c.crc, sa.Text) + " " + rows.c.view
+    return sa.select(sa.func.count(), sa.func.group_concat(line, "\n"))
+
+
+def unpack(count: int, text: Any, *, newest_first: bool) -> Iterable[tuple[int, str, int]]:
+    """(id, view, crc) of the rows that `packed` put together. Raises JournalError."""
+    lines = text.split("\n") if isinstance(text, str) else []
+    try:
+        rows = [_unpack_line(line) for line in lines]
+    except ValueError as error:
+        raise JournalError("a job's row was altered or damaged; restore a backup") from error
+    if len(rows) != count:
+        raise JournalError(f"expected {count} rows of jobs, found {len(rows)}: one is damaged; restore a backup")
+    return sorted(rows, reverse=newest_first)
+
+
+def _unpack_line(line: str) -> tuple[int, str, int]:
+    number, crc, view = line.split(" ", 2)
+    return int(number), view, int(crc)
 
 
 @functools.lru_cache(maxsize=SHAPES_MAX)

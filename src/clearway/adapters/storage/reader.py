@@ -1,17 +1,17 @@
 """Reads what the writer wrote, from any thread and any process, without ever waiting for it."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, Engine
 
 from clearway.adapters.storage import rows
 from clearway.adapters.storage.databases import DRIVER_ERRORS, Database, explain_failure
-from clearway.adapters.storage.queries import count_query, page_query
+from clearway.adapters.storage.queries import count_query, packed, page_query, unpack
 from clearway.adapters.storage.tables import AUDIT, HEAD, JOURNAL, RUNS
 from clearway.model.events import Event
 from clearway.model.ids import JobId
@@ -31,6 +31,8 @@ class SqlReader:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._single = database.engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._is_packed = database.engine.dialect.name == "sqlite"
 
     def find_jobs(self, query: JobQuery) -> tuple[JobView, ...]:
         """Rows of jobs, finished ones included. Raises StorageError, and JournalError for a damaged row."""
@@ -38,19 +40,26 @@ class SqlReader:
         if limit < 1:
             return ()
         found: list[JobView] = []
-        with self._snapshot("reading jobs") as connection:
-            for part in _split_ids(query):
-                part = replace(part, limit=limit - len(found))
-                page = connection.execute(*page_query(part)).all()
-                found.extend(rows.parse_job(number, text, crc) for number, text, crc in page)
-                if len(found) >= limit:
-                    break
+        for part in _split_ids(query):
+            page = self._read_page(replace(part, limit=limit - len(found)))
+            found.extend(rows.parse_job(number, text, crc) for number, text, crc in page)
+            if len(found) >= limit:
+                break
         return tuple(found)
+
+    def _read_page(self, query: JobQuery) -> Iterable[tuple[int, Any, Any]]:
+        """Rows (id, view, crc) of at most one statement's jobs."""
+        statement, values = page_query(query)
+        with self._statement("reading jobs") as connection:
+            if not self._is_packed:
+                return [(number, text, crc) for number, text, crc in connection.execute(statement, values)]
+            count, text = connection.execute(packed(statement), values).one()
+        return unpack(count, text, newest_first=query.newest_first)
 
     def count_jobs(self, query: JobQuery) -> Mapping[JobState, int]:
         """How many jobs there are by state. Raises StorageError."""
         totals: dict[JobState, int] = {}
-        with self._snapshot("counting jobs") as connection:
+        with self._statement("counting jobs") as connection:
             for part in _split_ids(replace(query, after=None)):
                 for state, total in connection.execute(*count_query(part)):
                     totals[JobState(state)] = totals.get(JobState(state), 0) + total
@@ -60,7 +69,7 @@ class SqlReader:
         """How a job is run; None = no such job. Raises StorageError, and JournalError for a damaged row."""
         if not 0 < job <= rows.INTEGER_MAX:
             return None
-        with self._snapshot("reading how jobs are run") as connection:
+        with self._statement("reading how jobs are run") as connection:
             row = _find_run(connection, job)
         return None if row is None else rows.parse_run(*row)
 
@@ -86,7 +95,7 @@ class SqlReader:
             end, checksum = _read_end(connection, HEAD.c.seq, HEAD.c.checksum)
         records = _Chain(JOURNAL, "journal", after, end, end, checksum)
         while records.after < end:
-            with self._snapshot("reading the journal") as connection:
+            with self._statement("reading the journal") as connection:
                 page = list(itertools.islice(records.read(connection), RECORDS_PER_PAGE))
             for seq, payload in page:
                 yield seq, rows.decode_record(seq, payload)
@@ -97,9 +106,20 @@ class SqlReader:
 
     @contextmanager
     def _snapshot(self, doing: str) -> Iterator[Connection]:
-        """A connection that sees one moment."""
+        """A connection whose statements all see one moment."""
+        with self._connected(self._database.engine, doing) as connection:
+            yield connection
+
+    @contextmanager
+    def _statement(self, doing: str) -> Iterator[Connection]:
+        """A connection without a transaction: each of its statements sees a moment of its own."""
+        with self._connected(self._single, doing) as connection:
+            yield connection
+
+    @contextmanager
+    def _connected(self, engine: Engine, doing: str) -> Iterator[Connection]:
         try:
-            with self._database.engine.begin() as connection:
+            with engine.begin() as connection:
                 yield connection
         except DRIVER_ERRORS as error:
             explain_failure(self._database, doing, error)
