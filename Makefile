@@ -14,7 +14,7 @@ JOBS ?= 2
 # The first seed and the number of seeds of `make sim` and `make soak`.
 START ?= 0
 
-.PHONY: help setup check test test-fast bench run sim soak accept docs kubernetes pictures lock clean
+.PHONY: help setup check test test-fast bench up run sim soak accept docs kubernetes pictures lock clean
 
 help: ## list the tasks
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r task text; do \
@@ -40,6 +40,10 @@ test-fast: setup ## tests that take less than ten seconds each
 bench: setup ## the speed table, beside the baselines: ONLY=name for one
 	@$(BIN)/python -m bench $(ONLY)
 
+up: setup ## start a control plane with virtual devices, run the mixed demonstration, show it; Ctrl-C stops: STATE=out/up
+	@mkdir -p $(or $(STATE),out/up)
+	@$(BIN)/clearway up --demo --listen 0 --state-dir $(or $(STATE),out/up)
+
 run: setup ## the demonstration: a centre of 128 GPUs, static allocation against Clearway
 	@mkdir -p out
 	@$(BIN)/clearway scenario case-study --html out/case-study.html
@@ -59,7 +63,7 @@ docs: setup ## write the generated pages of docs/ anew
 kubernetes: ## build, once, the Kubernetes that tests/kubernetes runs against (needs Go; twelve minutes)
 	@./scripts/kubernetes/build
 
-pictures: setup ## draw docs/pictures/overview.png, which README shows, anew
+pictures: setup ## draw the pictures of docs/pictures, which README shows, anew
 	@$(BIN)/python scripts/render_pictures.py
 
 lock: setup ## resolve the dependencies anew into requirements.lock

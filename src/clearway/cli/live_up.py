@@ -140,6 +140,7 @@ def _run_demo(session: Session, plane: "ControlPlane", ended: threading.Event, *
             _narrate(session, story, ended, exit_when_done=exit_when_done)
         ended.set()
         narrator.join(timeout=STOP_S)
+        story.tidy()
     for line in story.findings():
         session.screen.print(line, markup=False, soft_wrap=True)
     return 0 if story.is_good or not exit_when_done else EXIT_DEMO_FAILED

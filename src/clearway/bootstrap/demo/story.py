@@ -39,6 +39,7 @@ class Demonstration:
         self._ended = ended
         self._workdir = workdir
         self._seen: dict[JobId, JobView] = {}
+        self._before: JobId | None = None  # jobs up to this number are not ours
         self._findings: list[tuple[bool, str]] = []
         self.lines: list[str] = []
         self.is_over = False
@@ -61,6 +62,13 @@ class Demonstration:
     def findings(self) -> list[str]:
         """What was seen and what was not, a line each."""
         return [f"{'✓' if is_good else '✗'} {text}" for is_good, text in self._findings]
+
+    def tidy(self) -> None:
+        """Cancel what has not ended, and wait for it."""
+        active = [job.id for job in self._seen.values() if not self._client.job(job.id).state.is_final]
+        if active:
+            self._client.cancel(active)
+            self._client.wait(active, poll_s=POLL_S)
 
     # --- the play -----------------------------------------------------------------------------------------------------
 
@@ -86,6 +94,8 @@ class Demonstration:
         file = SubmittedFile(text=json.dumps({"jobs": filled}), source="demonstration")
         path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
         answer = self._client.submit([file], cwd=str(self._workdir), environment={"PATH": path})
+        if self._before is None:
+            self._before = JobId(answer.jobs[0] - 1)
         self.lines.append(f"submitted {what}: {_describe_numbers(answer.firsts or answer.jobs)}")
         self._look()
         return answer.jobs
@@ -96,11 +106,18 @@ class Demonstration:
             self._look()
             if is_so() or self._ended.wait(POLL_S):
                 return
-        self._findings.append((False, "the demonstration did not come to its end"))
+            bad = [job for job in self._seen.values() if job.state.is_final and job.state is not JobState.COMPLETED]
+            if bad:
+                self._give_up(f"{bad[0].name} ({bad[0].id}) ended: {bad[0].state.value}; see {bad[0].workdir}")
+                return
+        self._give_up("the demonstration did not come to its end")
+
+    def _give_up(self, reason: str) -> None:
+        self._find(False, reason)
         self._ended.set()
 
     def _look(self) -> None:
-        for job in self._client.all_jobs(JobFilter()):
+        for job in self._client.all_jobs(JobFilter(after=self._before)):
             before = self._seen.get(job.id)
             self._seen[job.id] = job
             if job.array is None:
