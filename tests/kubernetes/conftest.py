@@ -30,9 +30,14 @@ def cluster(running_cluster):
 
 
 def empty(cluster):
-    cluster.call("DELETE", "/apis/batch/v1/namespaces/default/jobs", params={"propagationPolicy": "Background"})
-    cluster.call("DELETE", "/api/v1/namespaces/default/pods", params={"gracePeriodSeconds": "0"})
-    until("no pods", lambda: not cluster.pods())
+    """Delete what tests made. A pod may be made anew until its Job is gone, so they are deleted until none is left."""
+
+    def has_no_pods():
+        cluster.call("DELETE", "/apis/batch/v1/namespaces/default/jobs", params={"propagationPolicy": "Background"})
+        cluster.call("DELETE", "/api/v1/namespaces/default/pods", params={"gracePeriodSeconds": "0"})
+        return not cluster.pods() and not cluster.items("/apis/batch/v1/namespaces/default/jobs")
+
+    until("no pods and no jobs", has_no_pods)
     cluster.call("DELETE", "/api/v1/nodes")
     cluster.call("DELETE", "/apis/scheduling.k8s.io/v1/priorityclasses", params={"labelSelector": "test"})
     until("no nodes", lambda: not cluster.items("/api/v1/nodes"))

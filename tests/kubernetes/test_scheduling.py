@@ -91,16 +91,20 @@ def test_new_scheduler_finds_everything_again_and_binds_nothing_twice(cluster, d
 
 
 def test_pod_goes_where_taints_and_affinity_let_it(cluster, database):
-    cluster.add_node("tainted", taints=[{"key": "team", "value": "x", "effect": "NoSchedule"}])
+    cluster.add_node("tainted", labels={"zone": "c"}, taints=[{"key": "team", "value": "x", "effect": "NoSchedule"}])
     cluster.add_node("a", labels={"zone": "a"})
     cluster.add_node("b", labels={"zone": "b"})
     term = {"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["a"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     cluster.add_pod("not-a", affinity={"nodeAffinity": required})
     cluster.add_pod("only-a", nodeSelector={"zone": "a"})
-    cluster.add_pod("bears", tolerations=[{"key": "team", "operator": "Exists"}], gpus=8)
+    cluster.add_pod("bears", tolerations=[{"key": "team", "operator": "Exists"}], nodeSelector={"zone": "c"})
+    cluster.add_pod("bears-not", nodeSelector={"zone": "c"})
     with Scheduling(cluster.kubeconfig, database):
-        until("all bound", lambda: len(bound(cluster.pods())) == 3)
+        until("three bound", lambda: len(bound(cluster.pods())) == 3)
+        until(
+            "the fourth told why", lambda: any("untolerated" in condition(p).get("message", "") for p in cluster.pods())
+        )
     assert bound(cluster.pods()) == {"not-a": "b", "only-a": "a", "bears": "tainted"}
 
 

@@ -239,7 +239,8 @@ class KubernetesBackend:
 
     def _take_pods(self, items: list[Json]) -> None:
         with self.lock:
-            for data in items:
+            # A list comes by name; who came first is looked at first.
+            for data in sorted(items, key=lambda data: data["metadata"].get("creationTimestamp") or ""):
                 self._put_pod(data)
             self.book.keep_pods(data["metadata"]["uid"] for data in items)
 
