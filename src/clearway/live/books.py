@@ -266,7 +266,8 @@ class Draft:
         rest = tuple(command for command in book.commands if isinstance(command, Stop | Suspend))
         state = book.view.state if rest else JobState.RUNNING
         start_ms = event.at_ms if book.view.start_ms is None else book.view.start_ms
-        view = replace(_placed(book.view, self._locate(target.allocation)), state=state, start_ms=start_ms)
+        nodes, devices = _named(self._locate(target.allocation))
+        view = replace(book.view, nodes=nodes, devices=devices, state=state, start_ms=start_ms)
         done = replace(book, view=view, allocation=target.allocation, commands=rest, before=None, has_started=True)
         self._put(done)
 
@@ -317,8 +318,11 @@ class Draft:
 
 def _begin(book: Book, move: Start, place: Place) -> Book:
     """The job has devices, and is to start on them."""
+    nodes, devices = _named(place)
     view = replace(
-        _placed(book.view, place),
+        book.view,
+        nodes=nodes,
+        devices=devices,
         state=JobState.CONFIGURING,
         generation=move.generation,
         reason="None",
@@ -338,13 +342,12 @@ def _begin_to_move(book: Book, move: Resize | Migrate) -> Book:
     return replace(book, view=view, commands=(*book.commands, move), before=before)
 
 
-def _placed(view: JobView, place: Place) -> JobView:
-    """The view with the nodes and devices of `place`, of each node once."""
+def _named(place: Place) -> tuple[tuple[NodeName, ...], Place]:
+    """Nodes, each once, and (node, devices) of each."""
     devices: dict[NodeName, list[int]] = {}
     for node, indices in place:
         devices.setdefault(node, []).extend(indices)
-    named = tuple((node, tuple(dict.fromkeys(sorted(indices)))) for node, indices in devices.items())
-    return replace(view, nodes=tuple(devices), devices=named)
+    return tuple(devices), tuple((node, tuple(dict.fromkeys(sorted(indices)))) for node, indices in devices.items())
 
 
 def make_view(spec: JobSpec, run: RunSpec | None, at_ms: int) -> JobView:

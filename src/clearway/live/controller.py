@@ -141,7 +141,7 @@ class Controller:
         self._recall(memory)
         now_ms = self._now_ms()
         state, nodes = memory.kernel.state, self._backend.nodes()
-        found = list(node_events(now_ms, state.inventory, nodes, memory.views.node_reasons))
+        found = list(node_events(now_ms, state.inventory, nodes, memory.views.drain_reasons))
         world = World(launch=self._launch, locate=self._locate, wake=self._inbox.wake)
         reports = list(self._backend.connect(now_ms, memory.books.holdings(), world))
         gone = [event.node for event in found if isinstance(event, NodeDown)]

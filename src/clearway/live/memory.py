@@ -124,7 +124,7 @@ class Memory:
     def _understand(self, event: Event, fresh: frozenset[NodeName]) -> tuple[Event, ...]:
         """The event, if it can be: unknown nodes and devices are left out, and a node cannot be added twice."""
         if isinstance(event, NodeAdded | NodeChanged):
-            return self._understand_node(event)
+            return () if event.node.name in fresh else self._understand_node(event)
         if not isinstance(event, NodeDown | NodeUp | NodeDrained | DeviceDown | DeviceUp) or event.node in fresh:
             return (event,)
         if not self.has_node(event.node):
@@ -153,7 +153,7 @@ class Memory:
         inventory = self.kernel.state.inventory
         back = [event.node for event in events if isinstance(event, NodeUp)]
         drained = [node for node in back if self.has_node(node) and inventory.is_drained[inventory.index(node)]]
-        return [NodeDrained(now_ms, node, self.views.node_reasons.get(node, "")) for node in drained]
+        return [NodeDrained(now_ms, node, self.views.drain_reasons.get(node, "")) for node in drained]
 
     def has_node(self, node: NodeName) -> bool:
         """Whether a node of this name was ever added."""

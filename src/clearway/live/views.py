@@ -81,7 +81,8 @@ class Views:
         self._nodes: list[NodeView | None] = []
         self._jobs_on: dict[int, set[JobId]] = {}
         self._nodes_of: dict[JobId, frozenset[int]] = {}
-        self.node_reasons: dict[str, str] = {}
+        self.drain_reasons: dict[str, str] = {}
+        self._down_reasons: dict[str, str] = {}
         self._device_reasons: dict[tuple[str, int], str] = {}
         self._waiting: Counter[tuple[str, str]] = Counter()
         self._running: Counter[tuple[str, str]] = Counter()
@@ -96,13 +97,17 @@ class Views:
         for part in each_part(event):
             if isinstance(part, NodeAdded):
                 self._nodes.append(None)
-            elif isinstance(part, NodeDown | NodeDrained):
-                self.node_reasons[part.node] = part.reason
+            elif isinstance(part, NodeDown):
+                self._down_reasons[part.node] = part.reason
+                self._touch(part.node)
+            elif isinstance(part, NodeDrained):
+                self.drain_reasons[part.node] = part.reason
                 self._touch(part.node)
             elif isinstance(part, NodeChanged):
                 self._touch(part.node.name)
             elif isinstance(part, NodeUp):
-                self.node_reasons.pop(part.node, None)
+                self._down_reasons.pop(part.node, None)
+                self.drain_reasons.pop(part.node, None)
                 self._touch(part.node)
             elif isinstance(part, DeviceDown):
                 self._device_reasons[part.node, part.device] = part.reason
@@ -230,7 +235,7 @@ class Views:
             memory_bytes=int(column[NODE_MEM_TOTAL]) if counts_memory else None,
             memory_free_bytes=int(column[NODE_MEM_FREE]) if counts_memory else None,
             labels=spec.labels,
-            reason=self.node_reasons.get(spec.name, ""),
+            reason=(self.drain_reasons if is_up else self._down_reasons).get(spec.name, ""),
         )
 
     def _devices(self, index: int) -> tuple[DeviceView, ...]:

@@ -1,7 +1,42 @@
-"""The control plane, turn by turn: what is on disk before what, and what a start finds again."""
+"""The control plane, turn by turn: what is on disk before what, and what is answered when."""
 
-from clearway.ports.views import JobState
-from support.live import Plane, make_spec
+import threading
+
+import pytest
+
+from clearway.live.controller import ControlSettings
+from clearway.model.cluster import QueueSpec, TenantSpec
+from clearway.model.errors import InputError, InternalError
+from clearway.model.events import ControlStarted, JobSubmitted, PlanAccepted
+from clearway.model.jobs import ArrayMember, Dependency, DependencyKind, StopCause
+from clearway.model.plan import ReasonCode, Start, Stop
+from clearway.policies.named import named_policy
+from clearway.ports.control import PROVISIONAL_ID
+from clearway.ports.storage import JobQuery, StorageError
+from clearway.ports.views import DeviceState, JobState, NodeState
+from support.live import Plane, make_spec, make_submission
+
+
+class Tape:
+    """Writes down, in one list, what is written and what is performed."""
+
+    def __init__(self, plane):
+        self.lines = []
+        append, perform = plane.store.append, plane.backend.perform
+
+        def taped_append(changes):
+            number = append(changes)
+            self.lines.append([type(event).__name__ for event in changes.events])
+            return number
+
+        def taped_perform(now_ms, command):
+            self.lines.append(type(command).__name__.lower())
+            perform(now_ms, command)
+
+        plane.store.append, plane.backend.perform = taped_append, taped_perform
+
+
+# --- the way of a job -------------------------------------------------------------------------------------------------
 
 
 def test_submitted_job_runs_and_ends():
@@ -18,8 +53,15 @@ def test_second_job_waits_for_the_device_and_then_runs():
     plane.submit(make_spec(), make_spec(1), scripts=["run_ms=500", "run_ms=300"])
     assert (plane.state(1), plane.state(2)) == (JobState.RUNNING, JobState.PENDING)
     plane.run()
-    assert plane.store.rows[2].start_ms == 500
-    assert plane.store.rows[2].end_ms == 800
+    assert (plane.store.rows[2].start_ms, plane.store.rows[2].end_ms) == (500, 800)
+
+
+def test_exit_code_of_a_failed_job_is_kept():
+    plane = Plane().start()
+    plane.submit(make_spec(), scripts=["outcome=FAILED"])
+    plane.run()
+    row = plane.store.rows[1]
+    assert (row.state, row.exit_code, row.reason) == (JobState.FAILED, 1, "NonZeroExitCode")
 
 
 def test_cancelled_job_is_stopped_and_cancelled_waiting_job_ends_at_once():
@@ -30,16 +72,397 @@ def test_cancelled_job_is_stopped_and_cancelled_waiting_job_ends_at_once():
     assert plane.do(plane.control.cancel((1,), actor="ada")) == ()
 
 
-def test_numbers_go_on_after_a_restart_and_running_jobs_are_adopted():
+def test_held_job_waits_until_it_is_released():
+    plane = Plane().start()
+    plane.submit(make_spec(held=True))
+    assert (plane.state(1), plane.control.job(1).reason) == (JobState.PENDING, "JobHeldUser")
+    assert plane.do(plane.control.release((1,), actor="ada")) == (1,)
+    assert plane.state(1) is JobState.RUNNING
+
+
+def test_requeued_job_leaves_and_starts_anew():
+    plane = Plane().start()
+    plane.submit(make_spec(), scripts=["run_ms=500"])
+    plane.run(until_ms=100)
+    assert plane.do(plane.control.requeue((1,), actor="ada")) == (1,)
+    stops = [command for command in plane.backend.performed if isinstance(command, Stop)]
+    assert [stop.cause for stop in stops] == [StopCause.REQUEUED]
+    row = plane.control.job(1)
+    assert (row.state, row.generation, row.restarts, row.preemptions) == (JobState.RUNNING, 2, 1, 0)
+
+
+def test_job_that_waits_says_why_and_explains_itself():
+    plane = Plane().start()
+    plane.submit(make_spec(), make_spec(1))
+    assert plane.control.job(2).reason == ReasonCode.RESOURCES.value
+    explanation = plane.do(plane.control.explain(2))
+    assert explanation.blockers == (1,)
+    with pytest.raises(InputError, match="job 9"):
+        plane.do(plane.control.explain(9))
+
+
+def test_rows_of_waiting_jobs_get_their_reasons_without_being_asked_for():
+    plane = Plane().start()
+    plane.submit(make_spec(), make_spec(1), scripts=["run_ms=60000"])
+    plane.run(until_ms=5_000)
+    assert plane.store.rows[2].reason == ReasonCode.RESOURCES.value
+
+
+# --- what is on disk before what ----------------------------------------------------------------------------------
+
+
+def test_submit_is_on_disk_before_its_plan_and_the_plan_before_the_command():
+    plane = Plane().start()
+    tape = Tape(plane)
+    plane.submit(make_spec())
+    assert tape.lines[:3] == [["JobSubmitted"], ["PlanAccepted"], "start"]
+
+
+def test_submit_that_starts_nothing_needs_one_write():
+    plane = Plane().start()
+    plane.submit(make_spec())
+    tape = Tape(plane)
+    plane.submit(make_spec())
+    assert tape.lines == [["JobSubmitted"]]
+
+
+def test_end_and_what_follows_from_it_need_one_write():
+    plane = Plane().start()
+    plane.submit(make_spec(), make_spec(1), scripts=["run_ms=500"])
+    tape = Tape(plane)
+    plane.clock.set(500)
+    plane.control.turn(500)
+    assert tape.lines == [["JobFinished", "PlanAccepted"], "start"]
+
+
+def test_all_requests_that_wait_are_written_and_decided_together():
+    plane = Plane(devices=8).start()
+    tape = Tape(plane)
+    answers = [plane.control.submit(make_submission(make_spec())) for _ in range(8)]
+    plane.control.turn(0)
+    assert tape.lines == [["Batch"], ["PlanAccepted"], *["start"] * 8]
+    assert [answer.result(0) for answer in answers] == [(number,) for number in range(1, 9)]
+
+
+def test_request_that_is_refused_does_not_touch_those_beside_it():
+    plane = Plane().start()
+    bad = plane.control.submit(make_submission(make_spec(queue="nowhere")))
+    good = plane.control.submit(make_submission(make_spec()))
+    plane.turn()
+    assert good.result(0) == (1,)
+    with pytest.raises(InputError, match="nowhere"):
+        bad.result(0)
+
+
+def test_who_did_what_is_written_with_it():
+    plane = Plane().start()
+    plane.submit(make_spec(), make_spec(1))
+    plane.do(plane.control.cancel((2,), actor="bo"))
+    lines = [(line.actor, line.action, line.target) for line in plane.store.audit]
+    assert lines == [("ada", "job.submit", "jobs 1-2 (2)"), ("bo", "job.cancel", "job 2")]
+
+
+# --- storage that fails ---------------------------------------------------------------------------------------------
+
+
+def test_full_disk_refuses_submits_at_once_and_leaves_what_runs_alone():
     plane = Plane(devices=2).start()
     plane.submit(make_spec(), scripts=["run_ms=500"])
-    plane.clock.set(100)
-    plane.start()
-    assert plane.state(1) is JobState.RUNNING
-    assert plane.submit(make_spec(), scripts=["run_ms=100"]) == (2,)
+    plane.store.error = "disk full"
+    refused = plane.control.submit(make_submission(make_spec()))
+    plane.control.turn(10)
+    with pytest.raises(StorageError, match="disk full"):
+        refused.result(0)
+    assert not plane.control.is_ready
+    assert plane.control.cluster().storage_error == "disk full"
+    assert list(plane.backend.runs) == [1]
+
+
+def test_what_was_seen_while_the_disk_was_full_is_kept_and_written_later():
+    plane = Plane().start()
+    plane.submit(make_spec(), make_spec(1), scripts=["run_ms=500", "run_ms=100"])
+    plane.store.error = "disk full"
+    plane.clock.set(500)
+    plane.control.turn(500)
+    assert not plane.backend.runs, "the second job must not start before its plan is on disk"
+    plane.clock.set(9_000)
+    plane.store.error = None
     plane.run()
-    assert [(row.state, row.end_ms, row.restarts) for row in plane.store.rows.values()] == [
-        (JobState.COMPLETED, 500, 0),
-        (JobState.COMPLETED, 200, 0),
-    ]
-    assert plane.backend.ran == [[1, 1, 0, 500], [2, 1, 100, 200]]
+    assert [row.state for row in plane.store.rows.values()] == [JobState.COMPLETED] * 2
+    assert plane.store.rows[1].end_ms == 500
+    assert plane.control.is_ready
+
+
+def test_tries_again_later_and_later_and_resumes_by_itself():
+    plane = Plane().start()
+    plane.store.error = "disk full"
+    with pytest.raises(StorageError):
+        plane.submit(make_spec())
+    waits = []
+    for _ in range(9):
+        waits.append(plane.control.next_due_ms() - plane.clock.now_ms())
+        plane.clock.set(plane.control.next_due_ms())
+        plane.control.turn(plane.clock.now_ms())
+    assert waits == [50, 100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]
+    plane.store.error = None
+    plane.clock.set(plane.control.next_due_ms())
+    plane.control.turn(plane.clock.now_ms())
+    assert plane.control.is_ready
+    assert plane.store.audit[-1].action == "storage.resume"
+    assert plane.submit(make_spec()) == (1,)
+
+
+def test_cancel_refused_for_want_of_disk_changes_nothing():
+    plane = Plane().start()
+    plane.submit(make_spec())
+    plane.store.error = "read-only"
+    with pytest.raises(StorageError):
+        plane.do(plane.control.cancel((1,), actor="ada"))
+    assert plane.state(1) is JobState.RUNNING
+
+
+# --- numbers and keys -------------------------------------------------------------------------------------------------
+
+
+def test_jobs_of_a_submission_keep_naming_one_another():
+    plane = Plane().start()
+    plane.submit(make_spec())
+    array = PROVISIONAL_ID + 1
+    tasks = [make_spec(1 + index, array=ArrayMember(array=array, index=index)) for index in range(2)]
+    after = Dependency(kind=DependencyKind.AFTER_OK, job=array)
+    old = Dependency(kind=DependencyKind.AFTER_ANY, job=1)
+    assert plane.submit(*tasks, make_spec(9, dependencies=(after, old))) == (2, 3, 4)
+    specs = {event.job.id: event.job for event in submits(plane)}
+    assert [specs[number].array.array for number in (2, 3)] == [2, 2]
+    assert [dependency.job for dependency in specs[4].dependencies] == [2, 1]
+
+
+def submits(plane):
+    parts = [part for event in plane.store.events for part in getattr(event, "events", (event,))]
+    return [part for part in parts if isinstance(part, JobSubmitted)]
+
+
+def test_same_key_of_the_same_user_is_the_same_submission_after_a_restart_too():
+    plane = Plane().start()
+    assert plane.submit(make_spec(), key="abc") == (1,)
+    assert plane.submit(make_spec(), key="abc") == (1,)
+    plane.start()
+    assert plane.submit(make_spec(), key="abc") == (1,)
+    assert plane.submit(make_spec(), key="abc", actor="bo") == (2,)
+    assert plane.submit(make_spec(), key="abd") == (3,)
+
+
+def test_same_key_twice_in_one_turn_is_one_submission():
+    plane = Plane().start()
+    answers = [plane.control.submit(make_submission(make_spec(), key="abc")) for _ in range(2)]
+    plane.turn()
+    assert [answer.result(0) for answer in answers] == [(1,), (1,)]
+    assert len(submits(plane)) == 1
+
+
+QUEUES = (QueueSpec(name="production"), QueueSpec(name="debug", job_devices_max_milli=1_000, limit_max_ms=60_000))
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"queue": "nightly"}, "debug, production, found 'nightly'"),
+        ({"tenant": "nobody"}, "expected a tenant out of root, found 'nobody'"),
+        ({"queue": "debug", "devices": 2}, "at most 1 devices, the limit of queue 'debug', found 2"),
+        ({"queue": "debug", "limit_ms": 120_000}, "at most 1 minutes"),
+        ({"dependencies": (Dependency(kind=DependencyKind.AFTER, job=7),)}, "a dependency on 7"),
+        ({"dependencies": (Dependency(kind=DependencyKind.AFTER, job=PROVISIONAL_ID),)}, "on itself"),
+        ({"dependencies": (Dependency(kind=DependencyKind.AFTER, job=PROVISIONAL_ID + 5),)}, "this submission"),
+    ],
+)
+def test_what_could_never_start_is_refused_at_the_door(spec, words):
+    plane = Plane(devices=4, queues=QUEUES).start()
+    with pytest.raises(InputError, match=words):
+        plane.submit(make_spec(**spec))
+    assert plane.submit(make_spec()) == (1,), "a refusal uses up no number"
+
+
+def test_job_without_a_limit_has_its_queues():
+    plane = Plane(queues=QUEUES).start()
+    plane.submit(make_spec(queue="debug"))
+    assert plane.control.job(1).limit_ms == 60_000
+
+
+# --- nodes and site ---------------------------------------------------------------------------------------------------
+
+
+def test_drained_node_takes_nothing_new_and_says_why():
+    plane = Plane().start()
+    plane.do(plane.control.drain("n0", reason="fan", actor="op"))
+    plane.submit(make_spec())
+    node = plane.control.cluster().nodes[0]
+    assert (node.state, node.reason, plane.state(1)) == (NodeState.DRAINED, "fan", JobState.PENDING)
+    plane.do(plane.control.undrain("n0", actor="op"))
+    assert (plane.control.cluster().nodes[0].state, plane.state(1)) == (NodeState.ALLOCATED, JobState.RUNNING)
+
+
+def test_unknown_node_cannot_be_drained():
+    plane = Plane().start()
+    with pytest.raises(InputError, match="n7"):
+        plane.do(plane.control.drain("n7", reason="", actor="op"))
+
+
+def test_drained_node_that_fails_and_comes_back_stays_drained():
+    plane = Plane().start()
+    plane.do(plane.control.drain("n0", reason="fan", actor="op"))
+    plane.backend.break_node(0, "n0")
+    plane.turn()
+    assert plane.control.cluster().nodes[0].reason == "power lost"
+    plane.backend.mend_node(0, "n0")
+    plane.turn()
+    node = plane.control.cluster().nodes[0]
+    assert (node.state, node.reason) == (NodeState.DRAINED, "fan")
+
+
+def test_failed_device_is_shown_with_its_reason_and_its_job_starts_elsewhere():
+    plane = Plane(nodes=2).start()
+    plane.submit(make_spec())
+    assert plane.control.job(1).devices == (("n0", (0,)),)
+    plane.backend.break_device(0, "n0", 0)
+    plane.turn()
+    device = plane.control.cluster().nodes[0].devices[0]
+    assert (device.state, device.reason) == (DeviceState.DOWN, "Xid 79")
+    assert plane.control.job(1).devices == (("n1", (0,)),)
+
+
+def test_new_queue_is_there_without_a_restart_and_after_one():
+    plane = Plane().start()
+    plane.do(plane.control.set_site((QueueSpec(name="night"),), (TenantSpec(name="lab"),), actor="op"))
+    assert plane.submit(make_spec(queue="night", tenant="lab")) == (1,)
+    plane.start()
+    assert [queue.name for queue in plane.control.cluster().queues] == ["production", "night"]
+
+
+def test_tenant_cannot_be_moved_nor_have_a_parent_that_is_not_there():
+    plane = Plane().start()
+    plane.do(plane.control.set_site((), (TenantSpec(name="a"), TenantSpec(name="b", parent="a")), actor="op"))
+    for wrong in (TenantSpec(name="b"), TenantSpec(name="c", parent="d")):
+        with pytest.raises(InputError, match="parent"):
+            plane.do(plane.control.set_site((), (wrong,), actor="op"))
+    both = [plane.control.set_site((), (TenantSpec(name="e", parent=parent),), actor="op") for parent in ("a", "b")]
+    plane.turn()
+    both[0].result(0)
+    with pytest.raises(InputError, match="parent"):
+        both[1].result(0)
+
+
+# --- views ------------------------------------------------------------------------------------------------------------
+
+
+def test_cluster_view_counts_what_is_held_and_by_whom():
+    plane = Plane(devices=2, tenants=(TenantSpec(name="lab"), TenantSpec(name="a", parent="lab"))).start()
+    plane.submit(make_spec(tenant="a"), make_spec(1, devices=2, tenant="a"))
+    view = plane.control.cluster()
+    assert (view.running, view.pending, view.policy) == (1, 1, "easy")
+    assert [device.owners for device in view.nodes[0].devices] == [((1, 1_000),), ()]
+    assert view.nodes[0].state is NodeState.MIXED
+    lab = {tenant.name: tenant for tenant in view.tenants}["lab"]
+    assert (lab.used_milli, lab.running, lab.pending) == (1_000, 1, 1)
+    assert (view.queues[0].running, view.queues[0].pending, view.queues[0].used_milli) == (1, 1, 1_000)
+    assert view.cycle_ms_p99 >= view.cycle_ms_p50 > 0
+
+
+def test_followers_hear_of_each_change_of_a_job_and_one_that_fails_is_dropped(caplog):
+    plane = Plane().start()
+    heard, failed = [], []
+
+    def fail(notice):
+        failed.append(notice)
+        raise ValueError("gone")
+
+    plane.control.subscribe(fail)
+    stop = plane.control.subscribe(heard.append)
+    plane.submit(make_spec(), scripts=["run_ms=500"])
+    plane.run()
+    states = [notice.data["state"] for notice in heard if notice.kind == "job"]
+    assert states == ["PENDING", "CONFIGURING", "RUNNING", "COMPLETED"]
+    assert [notice.seq for notice in heard] == sorted({notice.seq for notice in heard})
+    assert [notice.data for notice in heard if notice.kind == "plan"] == [{"start": 1}]
+    assert len(failed) == 1
+    assert "dropped" in caplog.text
+    stop()
+    plane.submit(make_spec())
+    assert heard[-1].data["state"] == "COMPLETED"
+
+
+def test_plans_that_moved_something_can_be_looked_at():
+    plane = Plane().start()
+    plane.submit(make_spec())
+    ((at_ms, plan),) = plane.control.plans()
+    assert (at_ms, [type(move) for move in plan.moves]) == (0, [Start])
+
+
+def test_another_policy_takes_over_without_a_restart():
+    plane = Plane().start()
+    plane.submit(make_spec(), make_spec(1), scripts=["run_ms=500"])
+    plane.do(plane.control.set_policy(named_policy("fifo")))
+    assert plane.control.cluster().policy == "fifo"
+    assert (plane.state(1), plane.state(2)) == (JobState.RUNNING, JobState.PENDING)
+    plane.run()
+    assert plane.state(2) is JobState.COMPLETED
+    starts = [event for event in plane.store.events if isinstance(event, ControlStarted)]
+    assert [start.policy for start in starts] == ["fifo"]
+
+
+# --- threads ----------------------------------------------------------------------------------------------------------
+
+
+def test_requests_of_many_threads_are_answered_by_the_one_that_runs():
+    plane = Plane(devices=8).start()
+    runner = threading.Thread(target=plane.control.run)
+    runner.start()
+    numbers = []
+
+    def ask():
+        for _ in range(20):
+            numbers.extend(plane.control.submit(make_submission(make_spec())).result(timeout=30))
+
+    askers = [threading.Thread(target=ask) for _ in range(4)]
+    for asker in askers:
+        asker.start()
+    for asker in askers:
+        asker.join()
+    plane.control.close()
+    runner.join()
+    assert sorted(numbers) == list(range(1, 81))
+    with pytest.raises(StorageError, match="stopping"):
+        plane.control.submit(make_submission(make_spec())).result(0)
+
+
+def test_our_own_bug_stops_the_control_plane_and_tells_who_waits():
+    plane = Plane().start()
+
+    def fail(_now_ms):
+        raise InternalError("books differ")
+
+    plane.backend.observe = fail
+    answer = plane.control.submit(make_submission(make_spec()))
+    with pytest.raises(InternalError, match="books differ"):
+        plane.control.run()
+    for future in (answer, plane.control.submit(make_submission(make_spec()))):
+        with pytest.raises(InternalError, match="books differ"):
+            future.result(0)
+    assert not plane.control.is_ready
+
+
+def test_more_requests_than_may_wait_are_turned_away():
+    plane = Plane(settings=ControlSettings(requests_max=1)).start()
+    first, second = (plane.control.submit(make_submission(make_spec())) for _ in range(2))
+    plane.turn()
+    assert first.result(0) == (1,)
+    with pytest.raises(StorageError, match="fewer than 1 requests"):
+        second.result(0)
+
+
+def test_finished_jobs_are_found_in_the_store():
+    plane = Plane().start()
+    plane.submit(make_spec())
+    plane.run()
+    assert plane.control.job(1) == plane.store.find_jobs(JobQuery(ids=(1,)))[0]
+    assert plane.control.job(2) is None
+    assert not [event for event in plane.store.events if isinstance(event, PlanAccepted) and not event.plan.moves]

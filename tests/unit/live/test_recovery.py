@@ -1,0 +1,163 @@
+"""What the next control plane finds again."""
+
+import pytest
+
+from clearway.model.errors import InputError
+from clearway.model.events import ControlStarted, NodeDown
+from clearway.model.plan import Start
+from clearway.ports.storage import JournalError
+from clearway.ports.views import JobState, NodeState
+from support.fake_backend import FakeBackend
+from support.live import Plane, make_spec, make_submission
+from support.memory_store import MemoryStore
+from support.worlds import make_cluster
+
+
+class Killed(BaseException):
+    """The control plane dies."""
+
+
+def kill_at(plane, name):
+    """Have the plane die when it next calls `name` of its backend."""
+    whole = getattr(plane.backend, name)
+
+    def die(*_args):
+        setattr(plane.backend, name, whole)
+        raise Killed
+
+    setattr(plane.backend, name, die)
+
+
+def test_numbers_go_on_and_running_jobs_are_adopted():
+    plane = Plane(devices=2).start()
+    plane.submit(make_spec(), scripts=["run_ms=500"])
+    plane.clock.set(100)
+    plane.start()
+    assert plane.state(1) is JobState.RUNNING
+    assert plane.submit(make_spec(), scripts=["run_ms=100"]) == (2,)
+    plane.run()
+    rows = [(row.state, row.end_ms, row.restarts) for row in plane.store.rows.values()]
+    assert rows == [(JobState.COMPLETED, 500, 0), (JobState.COMPLETED, 200, 0)]
+    assert plane.backend.ran == [[1, 1, 0, 500], [2, 1, 100, 200]]
+
+
+def test_start_that_was_decided_and_not_performed_is_performed():
+    plane = Plane().start()
+    kill_at(plane, "perform")
+    plane.control.submit(make_submission(make_spec()))
+    with pytest.raises(Killed):
+        plane.control.turn(0)
+    assert not plane.backend.runs
+    plane.start()
+    assert plane.state(1) is JobState.CONFIGURING
+    plane.run()
+    assert plane.state(1) is JobState.COMPLETED
+    assert [command.generation for command in plane.backend.performed if isinstance(command, Start)] == [1]
+
+
+def test_stop_that_was_decided_and_not_performed_is_performed():
+    plane = Plane().start()
+    plane.submit(make_spec())
+    kill_at(plane, "perform")
+    plane.control.cancel((1,), actor="ada")
+    with pytest.raises(Killed):
+        plane.control.turn(0)
+    plane.start()
+    plane.run()
+    assert plane.state(1) is JobState.CANCELLED
+    assert not plane.backend.runs
+
+
+def test_job_that_ended_while_nobody_looked_has_ended():
+    plane = Plane().start()
+    plane.submit(make_spec(), scripts=["run_ms=500 outcome=FAILED"])
+    plane.clock.set(9_000)
+    plane.start()
+    row = plane.control.job(1)
+    assert (row.state, row.end_ms, row.exit_code) == (JobState.FAILED, 500, 1)
+
+
+def test_report_that_was_taken_and_not_kept_is_told_anew():
+    plane = Plane().start()
+    plane.submit(make_spec(), scripts=["run_ms=500"])
+    plane.store.error = "disk full"
+    plane.clock.set(500)
+    plane.control.turn(500)
+    plane.store.error = None
+    plane.start()
+    assert plane.store.rows[1].state is JobState.COMPLETED
+
+
+def test_node_that_is_gone_is_down_and_its_job_starts_elsewhere():
+    plane = Plane(nodes=2).start()
+    plane.submit(make_spec(), scripts=["run_ms=500"])
+    plane.backend = FakeBackend(make_cluster(3, 1).nodes[1:])
+    plane.backend._begin = {"n1": 1, "n2": 2}
+    plane.backend.used_milli = plane.backend.used_milli.repeat(2)
+    plane.start()
+    states = [node.state for node in plane.control.cluster().nodes]
+    assert states == [NodeState.DOWN, NodeState.ALLOCATED, NodeState.IDLE]
+    assert "not found" in plane.control.cluster().nodes[0].reason
+    row = plane.control.job(1)
+    assert (row.nodes, row.generation, row.restarts) == (("n1",), 2, 1)
+
+
+def test_node_that_comes_back_is_up_and_a_drained_one_stays_drained():
+    plane = Plane(nodes=2).start()
+    plane.do(plane.control.drain("n1", reason="fan", actor="op"))
+    nodes = plane.backend.specs
+    plane.backend.specs = ()
+    plane.start()
+    assert [node.state for node in plane.control.cluster().nodes] == [NodeState.DOWN] * 2
+    plane.backend.specs = nodes
+    plane.start()
+    assert [node.state for node in plane.control.cluster().nodes] == [NodeState.IDLE, NodeState.DRAINED]
+    assert plane.control.cluster().nodes[1].reason == "fan"
+
+
+def test_node_with_other_devices_is_refused_and_nothing_is_written():
+    plane = Plane(devices=8).start()
+    plane.backend.specs = make_cluster(1, 4).nodes
+    before = list(plane.store.events)
+    with pytest.raises(InputError, match=r"n0.*8 x A100.*4 x A100"):
+        plane.start()
+    assert plane.store.events == before
+
+
+def test_damaged_journal_is_refused_before_anything_is_touched():
+    class Damaged(MemoryStore):
+        def read_journal(self, after=0):
+            yield from ()
+            raise JournalError("record 7 was altered")
+
+    plane = Plane(store=Damaged())
+    plane.backend.connect = None
+    with pytest.raises(JournalError, match="record 7"):
+        plane.start()
+
+
+def test_journal_is_the_same_as_values_and_as_json():
+    plane = Plane(devices=2, store=MemoryStore(encodes=True)).start()
+    plane.submit(make_spec(), make_spec(1, devices=2), key="abc")
+    plane.run(until_ms=100)
+    plane.start().start()
+    plane.run()
+    assert [row.state for row in plane.store.rows.values()] == [JobState.COMPLETED] * 2
+
+
+def test_clock_that_was_set_back_does_not_turn_the_journal_back():
+    plane = Plane().start()
+    plane.clock.set(1_000)
+    plane.submit(make_spec())
+    plane.clock._now_ms = 10
+    plane.backend.now_ms = 0
+    plane.start()
+    started = [event for event in plane.store.events if isinstance(event, ControlStarted)][-1]
+    assert started.at_ms == 1_000
+
+
+def test_each_start_is_marked_in_the_journal_and_finds_nothing_new_to_say():
+    plane = Plane().start().start().start()
+    kinds = [type(event).__name__ for event in plane.store.events]
+    assert kinds == ["Batch", "ControlStarted", "ControlStarted"]
+    assert not [event for event in plane.store.events if isinstance(event, NodeDown)]
