@@ -5,7 +5,9 @@ import signal
 
 import pytest
 
+from clearway.adapters.local import client
 from clearway.model.events import (
+    CheckpointSaved,
     DeviceDown,
     DeviceUp,
     JobFinished,
@@ -21,6 +23,7 @@ from clearway.model.plan import Resize, Stop, Suspend
 from support.benches import wait_until
 from support.local import LocalBench, is_alive, local_bench
 
+NO_DISK = "expected the keeper to start; the disk is full"
 TICKING = "echo $$ >> pids; trap 'exit 0' TERM; while :; do sleep 0.02; done"
 
 
@@ -230,3 +233,51 @@ def test_what_is_down_when_a_controller_connects_is_told_at_once_with_the_jobs_t
     bench.backend = bench.make()
     events = bench.connect([bench.holding(5)])
     assert [type(event) for event in events] == [NodeDown, JobStopped]
+
+
+def test_start_on_a_device_that_has_failed_ends_with_the_failure(bench):
+    bench.fail(devices={"n0": [1]})
+    bench.wait(DeviceDown)
+    bench.add(5, "true")
+    bench.start(5, 1, (0, (1,)))
+    stopped = bench.wait(JobStopped, 5)
+    assert stopped.cause is StopCause.DEVICE_FAILED
+    assert not (bench.workdir / "slurm-5.out").exists()
+
+
+def test_what_is_performed_while_no_keeper_can_be_started_is_done_when_one_can(bench, monkeypatch):
+    pid = start_ticking(bench, 5)
+    start = client.start_keeper
+
+    def refuse(_config):
+        raise client.KeeperError(NO_DISK)
+
+    monkeypatch.setattr(client, "start_keeper", refuse)
+    kill_keeper(bench)
+    wait_until(lambda: not bench.observe() and bench.backend.notes[:1] == (NO_DISK,), "the failed start")
+    bench.add(6, "true")
+    bench.start(6)
+    bench.perform(Stop(5, 1, 0, None))
+    bench.observe()
+    assert is_alive(pid)
+    monkeypatch.setattr(client, "start_keeper", start)
+    assert bench.wait(JobFinished, 6).outcome is Outcome.COMPLETED
+    assert bench.wait(JobFinished, 5).outcome is Outcome.CANCELLED
+
+
+def test_work_of_a_job_that_nobody_saw_end_is_that_of_its_last_checkpoint(bench):
+    script = """
+echo $$ > pid
+echo "{\\"checkpoint_at\\": $(date +%s.%N)}" > $CLEARWAY_JOB_DIR/new
+mv $CLEARWAY_JOB_DIR/new $CLEARWAY_JOB_DIR/progress.json
+exec sleep 600"""
+    bench.add(5, script, checkpoint=Checkpoint(interval_ms=1_000))
+    bench.start(5)
+    saved = bench.wait(CheckpointSaved, 5)
+    pid = int((bench.workdir / "pid").read_text())
+    bench.backend.close()
+    kill_keeper(bench)
+    os.kill(pid, signal.SIGKILL)
+    bench.backend = bench.make()
+    bench.connect([bench.holding(5)])
+    assert bench.wait(JobStopped, 5).saved_ms == saved.done_ms

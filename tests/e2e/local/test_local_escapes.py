@@ -85,6 +85,9 @@ def test_process_that_sigkill_does_not_end_is_named_and_its_devices_are_down_unt
             assert not [event for event in bench.observe() if isinstance(event, DeviceUp)]
             again = bench.reconnect()
             assert [(event.node, event.device) for event in again if isinstance(event, DeviceDown)] == [("n1", 2)]
+            os.kill(bench.keeper_pid(), signal.SIGKILL)
+            again = bench.reconnect()
+            assert [(event.node, event.device) for event in again if isinstance(event, DeviceDown)] == [("n1", 2)]
             (frozen / "freezer.state").write_text("THAWED")
             up = bench.wait(DeviceUp)
             assert (up.node, up.device) == ("n1", 2)

@@ -46,6 +46,13 @@ from clearway.ports.backend import BackendCommand, Holding, World
 
 LOOK_S: Final = 1.0
 """How often the devices are looked at. A failed one is known so much later at most; NVML takes some milliseconds."""
+CONNECTS_MAX: Final = 3
+"""Keepers tried in a row; two can only end under our hands if somebody kills them."""
+REOPEN_MS: Final = 1_000
+"""How often it is tried to start a keeper where that fails."""
+GENERATIONS_MAX: Final = 100_000
+"""Jobs of which the last generation is known, so that a start is not repeated; those that ended longest ago are
+forgotten, by drivers too."""
 FAIL_WAIT_NS: Final = 15_000_000_000
 """Longest wait for the end of jobs on what is down when a driver connects: more than until they are called stuck."""
 PORT_BASE: Final = 20_000
@@ -91,6 +98,7 @@ class LocalBackend:
         self._world: World | None = None
         self._jobs: dict[JobId, _Job] = {}
         self._generations: dict[JobId, int] = {}
+        self._reopen_ms = 0
         self._due: list[Event] = []
         self._told: list[list[int]] = []
         self._failures: list[_Failure] = []
@@ -164,23 +172,35 @@ class LocalBackend:
 
     def _open(self, now_ms: int, world: World) -> None:
         """Connect, and learn what became of every job that is known."""
-        self._client = KeeperClient(self._config, world.wake)
-        holdings = [[job, note.generation, note.before or note.generation] for job, note in self._jobs.items()]
-        self._client.send({"op": "connect", "holdings": holdings})
-        answer, _ = self._client.wait_for("connected")
+        client, answer = self._shake_hands(world)
+        self._client = client
         self.notes = tuple(answer["notes"])
         reports = [Report.of_message(message) for message in answer["runs"]]
         for report in sorted(reports, key=lambda report: (report.job, report.generation)):
             self._take(now_ms, report)
-        known = {report.job for report in reports}
+        known = {(report.job, report.generation) for report in reports}
         for job, note in list(self._jobs.items()):
-            if job not in known:
+            if not known & {(job, note.generation), (job, note.before)}:
                 self._tell_again(now_ms, job, note)
             elif note.before and note.start is not None:
-                self._client.send(note.start)
+                client.send(note.start)
         for note in self._jobs.values():
             if note.stop is not None:
-                self._client.send(note.stop)
+                client.send(note.stop)
+
+    def _shake_hands(self, world: World) -> tuple[KeeperClient, Message]:
+        """A connection, and what the keeper answers. One that is just ending hangs up, and another is started."""
+        holdings = [[job, note.generation, note.before or note.generation] for job, note in self._jobs.items()]
+        for tries_left in reversed(range(CONNECTS_MAX)):
+            client = KeeperClient(self._config, world.wake)
+            client.send({"op": "connect", "holdings": holdings})
+            try:
+                return client, client.wait_for("connected")
+            except KeeperError:
+                client.close()
+                if not tries_left:
+                    raise
+        raise AssertionError("unreachable")
 
     def _tell_again(self, now_ms: int, job: JobId, note: _Job) -> None:
         """The keeper does not know this generation: it did not hear of it, or nothing of it is left."""
@@ -192,22 +212,33 @@ class LocalBackend:
             self._due.append(JobStopped(now_ms, job, note.generation, StopCause.NODE_FAILED, 0, reason))
 
     def _receive(self, now_ms: int) -> None:
-        assert self._client is not None, "connect comes first"
-        for message in self._client.take():
+        if self._client is None:
+            self._reopen(now_ms)
+        for message in self._client.take() if self._client is not None else ():
             if message["op"] == LOST:
                 self._reopen(now_ms)
             elif message["op"] == "report":
                 self._take(now_ms, Report.of_message(message["run"]))
 
     def _reopen(self, now_ms: int) -> None:
+        """The keeper is gone: have another. Where that cannot be now (a full disk), jobs run on, what is performed is
+        told later, and it is tried again each second."""
         assert self._world is not None
         if self._client is not None:
             self._client.close()
-        self._open(now_ms, self._world)
+            self._client = None
+        if now_ms < self._reopen_ms:
+            return
+        try:
+            self._open(now_ms, self._world)
+        except (KeeperError, OSError) as error:
+            self._reopen_ms = now_ms + REOPEN_MS
+            self.notes = (str(error),)
 
     def _send(self, message: Message) -> None:
-        assert self._client is not None, "connect comes first"
-        self._client.send(message)
+        """Without a keeper nothing is sent: the next one is told by what `_jobs` has."""
+        if self._client is not None:
+            self._client.send(message)
 
     # --- commands ----------------------------------------------------------------------------------------------------
 
@@ -220,15 +251,38 @@ class LocalBackend:
             nodes=frozenset(node for node, _ in place),
         )
         self._jobs[job] = note
+        self._generations.pop(job, None)
         self._generations[job] = generation
+        if len(self._generations) > GENERATIONS_MAX:
+            old = [each for each in list(self._generations)[: GENERATIONS_MAX // 2] if each not in self._jobs]
+            for each in old:
+                del self._generations[each]
         return note
 
     def _start(self, now_ms: int, command: Start) -> None:
         known = self._jobs.get(command.job)
         if command.generation <= self._generations.get(command.job, 0) and not _is_unheard(known, command.generation):
             return
-        self._note(command.job, command.generation, command.allocation)
-        self._launch(now_ms, command, is_move=False)
+        note = self._note(command.job, command.generation, command.allocation)
+        if not self._fail_at_once(now_ms, command.job, note):
+            self._launch(now_ms, command, is_move=False)
+
+    def _fail_at_once(self, now_ms: int, job: JobId, note: _Job) -> bool:
+        """A start on what has failed, and is about to be told as such, ends with it."""
+        nodes = [reason for node, reason in self._down.nodes.items() if node in note.nodes]
+        devices = [reason for device, reason in self._down.devices.items() if device in note.devices]
+        if not nodes and not devices:
+            return False
+        del self._jobs[job]
+        cause = StopCause.NODE_FAILED if nodes else StopCause.DEVICE_FAILED
+        event = JobStopped(now_ms, job, note.generation, cause, 0, (nodes + devices)[0])
+        if self._failures:
+            self._failures[-1].told[job] = event
+        else:
+            self._due.append(event)
+        assert self._world is not None
+        self._world.wake()
+        return True
 
     def _launch(self, now_ms: int, command: Start | Resize | Migrate, *, is_move: bool) -> None:
         assert self._world is not None
@@ -280,7 +334,8 @@ class LocalBackend:
     def _suspend(self, _now_ms: int, command: Suspend) -> None:
         note = self._jobs.get(command.job)
         if note is not None and command.generation >= note.generation and not note.is_suspended:
-            self._send({"op": "suspend", "job": command.job, "generation": note.generation})
+            note.stop = {"op": "suspend", "job": command.job, "generation": note.generation}
+            self._send(note.stop)
 
     def _move(self, now_ms: int, command: Resize | Migrate) -> None:
         old = self._jobs.get(command.job)
@@ -364,7 +419,7 @@ class LocalBackend:
         assert self._world is not None
         while not self._closing.wait(LOOK_S):
             seen = self._devices.look()
-            if seen != self._seen:
+            if seen != self._seen or self._client is None:
                 self._seen = seen
                 self._world.wake()
 

@@ -108,20 +108,15 @@ class KeeperClient:
             taken.append(self._inbox.popleft())
         return taken
 
-    def wait_for(self, operation: str) -> tuple[Message, list[Message]]:
-        """Wait for a message of that kind; returns it and those before it. Raises KeeperError."""
-        before: list[Message] = []
+    def wait_for(self, operation: str) -> Message:
+        """Wait for the first message, which must be of that kind. Raises KeeperError."""
         with self._arrived:
-            while True:
-                while self._inbox:
-                    message = self._inbox.popleft()
-                    if message["op"] == operation:
-                        return message, before
-                    if message["op"] == LOST:
-                        raise KeeperError("expected an answer of the keeper; it hung up: see keeper.log")
-                    before.append(message)
-                if not self._arrived.wait(ANSWER_S):
-                    raise KeeperError(f"expected an answer of the keeper within {ANSWER_S:g} s; none came")
+            if not self._arrived.wait_for(lambda: self._inbox, ANSWER_S):
+                raise KeeperError(f"expected an answer of the keeper within {ANSWER_S:g} s; none came")
+            message = self._inbox.popleft()
+        if message["op"] != operation:
+            raise KeeperError(f"expected the keeper to answer {operation!r}, found {message['op']!r}: see keeper.log")
+        return message
 
     def close(self) -> None:
         """Hang up."""
@@ -136,6 +131,13 @@ class KeeperClient:
         os.close(self._poke_writer)
 
     def _run(self) -> None:
+        try:
+            self._serve()
+        finally:
+            if not self._is_closed:
+                self._deliver([{"op": LOST}])
+
+    def _serve(self) -> None:
         buffer = bytearray()
         with selectors.DefaultSelector() as selector:
             selector.register(self._poke_reader, selectors.EVENT_READ)
@@ -160,7 +162,6 @@ class KeeperClient:
         except OSError:
             data = b""
         if not data:
-            self._deliver([{"op": LOST}])
             return False
         buffer.extend(data)
         if b"\n" in data:

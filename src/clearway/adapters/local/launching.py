@@ -109,7 +109,7 @@ def _put_into_image(
     argv: tuple[str, ...],
     environment: Mapping[str, str],
 ) -> tuple[tuple[ReplicaLaunch, ...], tuple[str, ...]]:
-    """Replicas with a container each, and what starts it. Containers of one job differ in nothing but environment."""
+    """Replicas with a container each, and what starts it. They differ in environment and control group."""
     image, uid, gid = task.run.image, task.account.uid, task.account.gid
     mark = f"{task.spec.id}.{task.generation}"
     inside = containers.Place(
@@ -120,10 +120,11 @@ def _put_into_image(
         uid=os.getuid() if uid is None else uid,
         gid=os.getgid() if gid is None else gid,
     )
-    bundled = [
-        replace(each, bundle=containers.make_bundle(image, argv, {**environment, **each.environment}, inside))
-        for each in replicas
-    ]
+    bundled = []
+    for each in replicas:
+        own = replace(inside, name=f"{inside.name}.{each.rank}")
+        bundle = containers.make_bundle(image, argv, {**environment, **each.environment}, own)
+        bundled.append(replace(each, bundle=bundle))
     return tuple(bundled), containers.wrap(image, argv, inside)
 
 

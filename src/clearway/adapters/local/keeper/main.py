@@ -66,6 +66,7 @@ class Keeper:
         self._client: socket.socket | None = None
         self._in = bytearray()
         self._out = bytearray()
+        self._is_greeted = False
         self._is_over = False
         self._operations: dict[str, Callable[[Message], None]] = {
             "connect": self._connect,
@@ -142,8 +143,8 @@ class Keeper:
         tick = tick_ms()
         self._results[report.job, report.generation] = (tick, report)
         while self._results:
-            key, (at, _) = next(iter(self._results.items()))
-            if len(self._results) <= RESULTS_MAX and tick - at <= RESULTS_MS:
+            key, (at, oldest) = next(iter(self._results.items()))
+            if oldest.stuck or (len(self._results) <= RESULTS_MAX and tick - at <= RESULTS_MS):
                 break
             self._forget(key)
 
@@ -336,6 +337,7 @@ class Keeper:
             if report.stuck or ((report.job, report.generation) in held and not report.ended_ms):
                 reports += [report]
         known = [report.to_message() for report in reports]
+        self._is_greeted = True
         self._send({"op": "connected", "runs": known, "notes": self.groups.notes})
 
     def _told(self, message: Message) -> None:
@@ -345,7 +347,11 @@ class Keeper:
                 self._forget((job, generation))
 
     def _forget(self, key: tuple[int, int]) -> None:
-        _, report = self._results.pop(key)
+        """Nobody will ask for this result again. One whose processes do not end is kept, to be told to all who come."""
+        _, report = self._results[key]
+        if report.stuck:
+            return
+        del self._results[key]
         if report.end == "finished":
             self._generations.pop(report.job, None)
             if report.saved_ms:
@@ -361,6 +367,8 @@ class Keeper:
             record = self.records.read(job, generation)
             if record.result is not None:
                 self._results[job, generation] = (tick_ms(), record.result)
+                if record.result.stuck and record.launch is not None and record.started is not None:
+                    self._adopt_stuck(record.launch, record.started, record.result)
             elif record.launch is None:
                 self._generations.pop(job)
                 self.records.forget(job, generation)
@@ -384,6 +392,13 @@ class Keeper:
             run.end(Purpose("stopped", "node_failed", "the machine restarted"), 0)
         else:
             self._adopt_processes(run, started)
+
+    def _adopt_stuck(self, launch: Launch, started: Started, report: Report) -> None:
+        """How the run ended was told, but some of its processes did not."""
+        run = Run(self, launch, started.mark, report, stage="draining", kill_tick=0, killed_tick=0)
+        if started.boot == self.boot:
+            run.group = self.groups.open(started.mark)
+        run.advance()
 
     def _adopt_processes(self, run: Run, started: Started) -> None:
         run.mark = started.mark
@@ -438,6 +453,7 @@ class Keeper:
             self._selector.unregister(self._client.fileno())
             self._client.close()
         self._client = None
+        self._is_greeted = False
         self._in.clear()
         self._out.clear()
         self._busy_tick = tick_ms()
@@ -466,7 +482,8 @@ class Keeper:
         self._operations[message["op"]](message)
 
     def _send(self, message: Message) -> None:
-        if self._client is None:
+        """To a controller that has said what it holds; before that, all there is to tell is in the answer to it."""
+        if self._client is None or not self._is_greeted:
             return
         self._out.extend(render_message(message))
         self._flush()

@@ -140,7 +140,10 @@ class Run:
         assert self.group is not None
         for path in self.group.entry_files:
             write_text(path, str(pid))
-        os.write(link, b"g")
+        if self.purpose is None:
+            os.write(link, b"g")
+        else:  # told to end before it began
+            processes.send_signal(pid, signal.SIGKILL)
 
     def _setup_ranks(self) -> list[int]:
         """The first replica of each node."""
@@ -255,9 +258,10 @@ class Run:
         self.stage = "draining"
         self.progress_tick = self.signal_tick = self.limit_tick = NEVER
         if self.group is not None:
+            pids = {*self.mains, *self.group.pids()}  # one that was just forked is not in its group yet
             if wait_ms > 0:
-                self.group.send(signal.SIGTERM)
-            self.group.send(signal.SIGCONT)
+                self.group.send(signal.SIGTERM, pids)
+            self.group.send(signal.SIGCONT, pids)
             self.group.thaw()
         self.kill_tick = min(self.kill_tick, tick_ms() + wait_ms)
         self.advance()
@@ -371,7 +375,7 @@ class Run:
 
     def _setup_ended(self, status: int) -> None:
         if status:
-            said = "was killed" if status == UNKNOWN_STATUS else f"ended with {render_status(status)}"
+            said = "ended unseen" if status == UNKNOWN_STATUS else f"ended with {render_status(status)}"
             self._fail_start(f"the setup step {said}; see the job's output")
         else:
             self._launch_after_setup()
@@ -502,7 +506,7 @@ class Run:
 
     def _finish(self) -> None:
         self.stage = "ended"
-        if self.group is not None and self.report.ended_ms:
+        if self.report.ended_ms:
             self.report.stuck = []
             self.host.announce(self.report)
         else:
@@ -528,6 +532,8 @@ class Run:
         else:
             report.cause = purpose.value
         self.host.records.note_result(report)
+        if report.generation != self.launch.generation:  # it was to move, and its end is that of the new generation
+            self.host.records.forget(report.job, self.launch.generation)
         self.host.announce(report)
 
     def _settle_quietly(self, purpose: Purpose) -> None:
