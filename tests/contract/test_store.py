@@ -1,10 +1,12 @@
 """What every store promises, over every database."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
 from clearway.adapters.storage import SqlStore, open_reader, open_store
+from clearway.adapters.storage import reader as reader_module
 from clearway.model.events import Batch, JobHeld
 from clearway.model.ids import JobId, TenantName
 from clearway.model.runs import RunSpec
@@ -196,6 +198,24 @@ def test_audit_is_read_in_pages(store):
     first = store.reader.read_audit(limit=10)
     assert [seq for seq, _ in first] == list(range(1, 11))
     assert [seq for seq, _ in store.reader.read_audit(after=20)] == list(range(21, 26))
+
+
+@pytest.mark.parametrize("count", [10, 21])
+def test_a_journal_and_an_audit_log_of_several_pages_are_read_whole(store, monkeypatch, count):
+    monkeypatch.setattr(reader_module, "RECORDS_PER_PAGE", 10)
+    changes = make_submission(1, count)
+    store.append(changes)
+    assert list(store.read_journal()) == list(enumerate(changes.events, 1))
+    assert list(store.read_journal(after=10)) == list(enumerate(changes.events, 1))[10:]
+    assert store.reader.read_audit() == tuple(enumerate(changes.audit, 1))
+    assert store.reader.read_audit(after=3, limit=12) == tuple(enumerate(changes.audit, 1))[3:15]
+
+
+def test_a_writer_may_move_to_another_thread_and_readers_come_from_many(store):
+    with ThreadPoolExecutor(8) as threads:
+        assert threads.submit(store.append, make_submission(1, 50)).result() == 50
+        pages = [threads.submit(store.reader.find_jobs, JobQuery(users=("ann",))) for _ in range(40)]
+        assert all(len(page.result()) == 50 for page in pages)
 
 
 def test_a_second_writer_is_refused_and_the_first_goes_on(store, url):

@@ -3,7 +3,8 @@
 import pytest
 import sqlalchemy as sa
 
-from clearway.adapters.storage import open_store
+from clearway.adapters.storage import open_reader, open_store
+from clearway.adapters.storage import reader as reader_module
 from clearway.adapters.storage.databases import find_database
 from clearway.ports.storage import JobQuery, JournalError
 from support.stored import make_submission
@@ -94,6 +95,16 @@ def test_what_was_altered_is_named(written, what):
     alter(written, *statements)
     with pytest.raises(JournalError, match=named):
         read_everything(written)
+
+
+@pytest.mark.parametrize(("url", "per_page"), [("sqlite", 7), ("sqlite", COUNT), ("sqlite", 99)], indirect=["url"])
+def test_a_reader_of_its_own_sees_another_end_than_the_head_s(written, monkeypatch, per_page):
+    monkeypatch.setattr(reader_module, "RECORDS_PER_PAGE", per_page)
+    alter(written, "UPDATE head SET checksum = 'x'")
+    reader = open_reader(written)
+    with pytest.raises(JournalError, match=f"journal record {COUNT}: expected the last one"):
+        list(reader.read_journal())
+    reader.close()
 
 
 def test_a_newer_release_s_tables_are_refused(written):

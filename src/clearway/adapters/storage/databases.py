@@ -263,10 +263,13 @@ def _name_offset(finding: str, page_size: int) -> str:
 
 def _make_sqlite(url: URL, *, is_writer: bool) -> Engine:
     """Readers never copy the WAL, so that they never wait for the disk."""
+    threads = {"check_same_thread": False}  # a connection may move between threads, and is used by one at a time
     if is_writer:
-        engine = sa.create_engine(url, poolclass=sa.NullPool, hide_parameters=True)
+        engine = sa.create_engine(url, poolclass=sa.NullPool, hide_parameters=True, connect_args=threads)
     else:
-        engine = sa.create_engine(url, pool_size=READERS_MAX, max_overflow=0, hide_parameters=True)
+        engine = sa.create_engine(
+            url, pool_size=READERS_MAX, max_overflow=0, hide_parameters=True, connect_args=threads
+        )
     pragmas = ["busy_timeout = 5000", "foreign_keys = ON"]
     if is_writer:
         pragmas += ["journal_mode = WAL", "synchronous = FULL", f"wal_autocheckpoint = {CHECKPOINT_PAGES}"]

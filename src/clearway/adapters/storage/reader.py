@@ -1,8 +1,7 @@
 """Reads what the writer wrote, from any thread and any process, without ever waiting for it."""
 
-import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, Final
 
@@ -86,17 +85,15 @@ class SqlReader:
         with self._snapshot("reading the audit log") as connection:
             end, checksum = _read_end(connection, HEAD.c.audit_seq, HEAD.c.audit_checksum)
             records = _Chain(AUDIT, "audit", after, min(end, after + max(limit, 0)), end, checksum)
-            page = list(records.read(connection))
-        return tuple((seq, rows.decode_audit(seq, payload)) for seq, payload in page)
+            found = [record for page in records.read_pages(lambda: nullcontext(connection)) for record in page]
+        return tuple((seq, rows.decode_audit(seq, payload)) for seq, payload in found)
 
     def read_journal(self, after: int = 0) -> Iterator[tuple[int, Event]]:
         """Records above `after` that are there now, in order, page by page. Raises JournalError, StorageError."""
         with self._snapshot("reading the journal") as connection:
             end, checksum = _read_end(connection, HEAD.c.seq, HEAD.c.checksum)
         records = _Chain(JOURNAL, "journal", after, end, end, checksum)
-        while records.after < end:
-            with self._statement("reading the journal") as connection:
-                page = list(itertools.islice(records.read(connection), RECORDS_PER_PAGE))
+        for page in records.read_pages(lambda: self._statement("reading the journal")):
             for seq, payload in page:
                 yield seq, rows.decode_record(seq, payload)
 
@@ -133,10 +130,14 @@ class _Chain:
         self.after, self.last, self.end, self.end_checksum = after, last, end, end_checksum
         self.checksum: str | None = rows.CHAIN_START if after == 0 else None
 
-    def read(self, connection: Connection) -> Iterator[tuple[int, str]]:
-        """(number, payload) of at most a page of the records that are left."""
-        if self.after >= self.last:
-            return
+    def read_pages(self, connect: Callable[[], AbstractContextManager[Connection]]) -> Iterator[list[tuple[int, str]]]:
+        """(number, payload) of all records that are left, each page over a connection that is given back before."""
+        while self.after < self.last:
+            with connect() as connection:
+                page = self._read_page(connection)
+            yield page
+
+    def _read_page(self, connection: Connection) -> list[tuple[int, str]]:
         if self.checksum is None:
             self.checksum = self._checksum_of(connection, self.after)
         columns = self.table.c
@@ -150,8 +151,8 @@ class _Chain:
         for row in found:
             self.checksum = rows.check_record(row, self.after + 1, self.checksum, self.what)
             self.after += 1
-            yield self.after, row[3]
         self._check_end(len(found))
+        return [(row[0], row[3]) for row in found]
 
     def _check_end(self, count: int) -> None:
         if count < RECORDS_PER_PAGE and self.after < self.last:
