@@ -3,7 +3,6 @@
 Decides nothing about clusters; it only refuses what cannot be a job. What it needs of the world comes as arguments.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -18,7 +17,8 @@ from clearway.ports.views import ClusterView
 from clearway.server.access import Reach
 from clearway.server.problems import Refusal
 from clearway.wire.api import Form, SubmitRequest, SubmittedFile
-from clearway.wire.jobfile import JOBS_MAX, parse_job_file
+from clearway.wire.documents import make_document
+from clearway.wire.jobfile import JOBS_MAX, parse_job_document, parse_job_file
 from clearway.wire.problems import suggest_name
 from clearway.wire.sbatch import parse_sbatch
 from clearway.wire.submission import ParsedSubmission
@@ -79,7 +79,8 @@ def _parse_file(file: SubmittedFile, user: str, now_ms: int, first_id: int) -> P
     if file.job is not None:
         if file.text or file.options:
             raise InputError(f"{file.source}: expected `text` or `job`, found both; options are for scripts")
-        return parse_job_file(_dump_job(file), source=file.source, now_ms=now_ms, first_id=first_id, user=user)
+        document = make_document(file.job, source=file.source)
+        return parse_job_document(document, now_ms=now_ms, first_id=first_id, user=user)
     if is_script(file):
         return parse_sbatch(
             file.text, source=file.source, now_ms=now_ms, first_id=first_id, user=user, options=file.options
@@ -92,15 +93,6 @@ def _parse_file(file: SubmittedFile, user: str, now_ms: int, first_id: int) -> P
 def is_script(file: SubmittedFile) -> bool:
     """Whether a file is a batch script, by what it says it is or by its first line."""
     return file.form is Form.SCRIPT or (file.form is Form.AUTO and file.text.startswith("#!"))
-
-
-def _dump_job(file: SubmittedFile) -> str:
-    try:
-        text = json.dumps(file.job, allow_nan=False, ensure_ascii=False)
-        text.encode()  # half of a surrogate pair can be written in JSON, and nowhere else
-        return text
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{file.source}: expected plain JSON values, found others: {error}") from error
 
 
 def _choose_tenant(job: JobSpec, reach: Reach) -> JobSpec:

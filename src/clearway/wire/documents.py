@@ -7,6 +7,7 @@ twice is an error. Size, depth and number of values are bounded, aliases counted
 
 import contextlib
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ import yaml
 
 from clearway.model.errors import InputError
 from clearway.wire.problems import NOTHING, Problem, raise_problems
-from clearway.wire.schema import make_problem
+from clearway.wire.schema import make_problem, render_place
 
 CHARACTERS_MAX: Final = 8 << 20
 """A file of 12,500 nodes written one by one is about 2 MB."""
@@ -81,6 +82,38 @@ def parse_document(text: str, *, source: str) -> Document:
     data = builder.build(root, ()) if root is not None else None
     raise_problems(builder.problems)
     return Document(source, data, builder.lines, builder.texts)
+
+
+def make_document(data: object, *, source: str) -> Document:
+    """What a JSON reader gave, as a document whose errors name no line. Raises InputError for what is no plain data."""
+    texts: dict[Place, str] = {}
+    try:
+        _write_texts(data, (), texts, source)
+    except UnicodeEncodeError as error:
+        raise InputError(f"{source}: expected Unicode text, found half of a surrogate pair") from error
+    return Document(source, data, {(): 0}, texts)
+
+
+def _write_texts(data: object, place: Place, texts: dict[Place, str], source: str) -> None:
+    """Every scalar as its author would have written it."""
+    if len(place) > DEPTH_MAX or len(texts) > VALUES_MAX:
+        raise InputError(f"{source}: expected at most {DEPTH_MAX} levels and {VALUES_MAX} values, found more")
+    if isinstance(data, dict):
+        for key, value in data.items():
+            key.encode()
+            _write_texts(value, (*place, key), texts, source)
+    elif isinstance(data, list):
+        for index, value in enumerate(data):
+            _write_texts(value, (*place, index), texts, source)
+    elif isinstance(data, str):
+        data.encode()  # JSON can name half of a surrogate pair, which no file, database or terminal takes
+        texts[place] = data
+    elif data is None or isinstance(data, bool):
+        texts[place] = "null" if data is None else str(data).lower()
+    elif isinstance(data, float) and not math.isfinite(data):
+        raise InputError(f"{source}: {render_place(place)}: expected a finite number, found {data}")
+    else:
+        texts[place] = repr(data)
 
 
 def validate_document(

@@ -67,7 +67,11 @@ def parse_job_file(text: str, *, source: str, now_ms: int, first_id: int, user: 
     source: name of the file in messages. now_ms: Unix time, for `begin` and `deadline`. first_id: number of the first
     job; the others follow without gaps. Raises InputError that lists all errors.
     """
-    document = parse_document(text, source=source)
+    return parse_job_document(parse_document(text, source=source), now_ms=now_ms, first_id=first_id, user=user)
+
+
+def parse_job_document(document: Document, *, now_ms: int, first_id: int, user: str) -> ParsedSubmission:
+    """Jobs of a job file that is read already: see `parse_job_file`."""
     entries = _validate(document, now_ms)
     _check_job_count(entries, document)
     numbers = _number_jobs(entries, first_id)

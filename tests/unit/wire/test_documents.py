@@ -1,11 +1,12 @@
 """Reading YAML and JSON with lines: what stays text, what is refused, and how errors are told."""
 
+import functools
 import json
 
 import pytest
 
 from clearway.model.errors import InputError
-from clearway.wire.documents import DEPTH_MAX, load_document, parse_document
+from clearway.wire.documents import DEPTH_MAX, VALUES_MAX, load_document, make_document, parse_document
 
 
 def read(text):
@@ -96,3 +97,34 @@ def test_a_file_is_read_without_its_byte_order_mark(tmp_path):
     path = tmp_path / "job.yaml"
     path.write_text("\ufeffa: 1", encoding="utf-8")
     assert load_document(path).data == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"a": [1, -2.5, true, null, "x"], "b": {"c": "07", "d": ""}}', "{}", '{"a": 1e3}', '{"ü": "\\ud83d\\ude00"}'],
+)
+def test_data_that_came_as_json_is_the_document_of_its_text(text):
+    made = make_document(json.loads(text), source="x")
+    assert made.data == parse_document(text, source="x").data
+    assert made.line_of(("a",)) == 0, "it has no lines"
+
+
+def test_scalars_of_data_have_their_texts():
+    made = make_document({"a": [True, None, 7, "1.10", 0.5]}, source="x")
+    assert [made.text_of(("a", place)) for place in range(5)] == ["true", "null", "7", "1.10", "0.5"]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"a": {"b": float("inf")}}, r"x: a\.b: expected a finite number, found inf"),
+        ({"a": "\ud800"}, "x: expected Unicode text"),
+        ({"\ud800": "a"}, "x: expected Unicode text"),
+        ({"a": [0] * (VALUES_MAX + 2)}, "expected at most"),
+        (functools.reduce(lambda inner, _: [inner], range(40), 1), "expected at most 32 levels"),
+    ],
+    ids=["infinite", "surrogate", "surrogate-key", "many", "deep"],
+)
+def test_data_that_no_file_could_hold_is_refused(data, message):
+    with pytest.raises(InputError, match=message):
+        make_document(data, source="x")
