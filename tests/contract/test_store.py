@@ -4,9 +4,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+import sqlalchemy as sa
 
 from clearway.adapters.storage import SqlStore, open_reader, open_store
 from clearway.adapters.storage import reader as reader_module
+from clearway.adapters.storage.databases import find_database
+from clearway.adapters.storage.tables import METADATA
 from clearway.model.events import Batch, JobHeld
 from clearway.model.ids import JobId, TenantName
 from clearway.model.runs import RunSpec
@@ -222,6 +225,25 @@ def test_a_second_writer_is_refused_and_the_first_goes_on(store, url):
     with pytest.raises(StorageError, match="writing to it: stop it first"):
         open_store(url)
     assert store.append(make_submission(1)) == 1
+
+
+def test_rows_copied_to_another_database_are_whole_there(url, tmp_path):
+    first = open_store(f"sqlite:///{tmp_path}/first.db")
+    first.append(make_submission(1, 30))
+    first.close()
+    open_store(url).close()
+    origin, copy = find_database(f"sqlite:///{tmp_path}/first.db", create=False), find_database(url, create=False)
+    with origin.engine.begin() as source, copy.writer.begin() as target:  # type: ignore[attr-defined]
+        for table in METADATA.sorted_tables:
+            target.execute(sa.delete(table))
+            target.execute(sa.insert(table), [dict(row) for row in source.execute(sa.select(table)).mappings()])
+    origin.close()
+    copy.close()
+    store = open_store(url)
+    assert list(store.read_journal()) == list(enumerate(make_submission(1, 30).events, 1))
+    assert store.reader.find_jobs(JobQuery()) == make_submission(1, 30).jobs
+    assert store.append(make_submission(31)) == 31
+    store.close()
 
 
 def test_a_reader_sees_what_is_appended_after_it_was_opened(store, url):

@@ -161,6 +161,22 @@ def test_another_name_of_the_file_is_no_way_past_the_lock(tmp_path):
     store.close()
 
 
+def test_a_backup_made_while_it_is_written_to_is_a_whole_store(tmp_path):
+    store = open_store(f"sqlite:///{tmp_path}/store.db")
+    store.append(make_submission(1, 10))
+    with (
+        contextlib.closing(sqlite3.connect(tmp_path / "store.db")) as source,
+        contextlib.closing(sqlite3.connect(tmp_path / "backup.db")) as target,
+    ):
+        source.backup(target)
+    store.append(make_submission(11))
+    store.close()
+    backup = open_store(f"sqlite:///{tmp_path}/backup.db")
+    check_holds(backup, 10)
+    assert backup.append(make_submission(11)) == 11
+    backup.close()
+
+
 def test_only_the_owner_can_read_what_users_submit(tmp_path):
     store = open_store(f"sqlite:///{tmp_path}/deep/store.db")
     store.append(make_submission(1))
