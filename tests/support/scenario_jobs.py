@@ -75,8 +75,8 @@ def make_policy(name: str, options: dict[str, str]) -> Policy:
 
 
 def make_job(job: JobId, options: dict[str, str], now_ms: int = 0) -> JobSpec:
-    """A job: gpus (whole, or a share below 1), replicas, model, memory (of a device), cpus, ram, fabric, exclusive,
-    within, limit, estimate, priority, queue, tenant, kind, name, held, begin (from now), after (`afterok:1`, several
+    """A job: gpus (whole, or a share below 1), replicas, model, memory (of a device), cpus, ram, fabric, nodes,
+    without, exclusive, within, limit, estimate, priority, queue, tenant, kind, name, held, begin (from now), after (`afterok:1`, several
     with `,`), array (`ID%MAX`), elastic (`1-4`), checkpoint (interval), suspendable, fixed (not preemptible)."""
     gpus = whole_milli(options.get("gpus", "1")) or 0
     request = Request(
@@ -87,6 +87,8 @@ def make_job(job: JobId, options: dict[str, str], now_ms: int = 0) -> JobSpec:
         cpu_milli=whole_milli(options.get("cpus")) or 0,
         memory_bytes=parse_memory(options.get("ram", "0B")),
         exclusive="exclusive" in options,
+        nodes=tuple(options["nodes"].split(",")) if "nodes" in options else (),
+        nodes_excluded=tuple(options["without"].split(",")) if "without" in options else (),
     )
     return JobSpec(
         id=job,

@@ -125,7 +125,7 @@ def run_comparison(request: ComparisonRequest, progress: ProgressCallback | None
     cells = [replace(request.base, policy=name, seed=seed) for name in request.policies for seed in request.seeds]
     done = _run_cells(cells, request.processes, progress)
     runs = tuple(tuple(next(done) for _ in request.seeds) for _ in request.policies)
-    return Comparison(request=request, runs=runs, figures=_figures(runs))
+    return Comparison(request=request, runs=runs, figures=figures_of(runs))
 
 
 def run_request(request: SimulationRequest) -> Run:
@@ -169,7 +169,7 @@ def value_of(run: Run, metric: ComparedMetric) -> float:
     return float(value)
 
 
-def _figures(runs: Sequence[Sequence[Run]]) -> tuple[tuple[Figure, ...], ...]:
+def figures_of(runs: Sequence[Sequence[Run]]) -> tuple[tuple[Figure, ...], ...]:
     """float64[policies, metrics, seeds] reduced over seeds. A metric that is equal everywhere has no best; nor is it
     good to hold more devices than the work can use: an allocation beyond its bound was spent on what was lost."""
     values = np.array([[[value_of(run, metric) for run in row] for metric in COMPARED] for row in runs])

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from clearway.bootstrap.casestudy import CaseStudyRun, SideFigures, training_time_change
+from clearway.bootstrap.casestudy import CaseStudyRun, SideFigures, training_run_change, training_time_change
 from clearway.cli.figures import (
     render_change,
     render_count,
@@ -24,10 +24,12 @@ ROWS: Final[tuple[tuple[str, Figure], ...]] = (
     ("Effective use (work kept)", lambda side: render_ratio(side.effective_use_ratio)),
     ("Inference wait p50", lambda side: render_duration(side.tasks.p50_s)),
     ("Inference wait p99", lambda side: render_duration(side.tasks.p99_s)),
+    ("  outside the burst, p50", lambda side: render_duration(side.steady.p50_s)),
     ("  outside the burst, p99", lambda side: render_duration(side.steady.p99_s)),
     ("  within the burst, mean", lambda side: render_duration(side.burst.mean_s)),
     ("  within the burst, longest", lambda side: render_duration(side.burst.max_s)),
     ("Tasks started within 100 ms", lambda side: render_ratio(side.tasks.promised_ratio)),
+    ("  outside the burst", lambda side: render_ratio(side.steady.promised_ratio)),
     ("Training completion time, mean", lambda side: render_duration(side.training_jct_mean_s)),
     ("Training completion time, p50", lambda side: render_duration(side.training_jct_p50_s)),
     ("Training run time, mean", lambda side: render_duration(side.training_run_mean_s)),
@@ -89,6 +91,18 @@ def _explain(session: Session, run: CaseStudyRun) -> None:
             mean=render_duration(TASK_MEAN_MS / SECOND_MS),
             devices=training + inference,
             floor=render_duration(run.burst_floor_s),
+        ),
+        session.say(
+            "The static training part is offered {offered} devices of work and has {training}, so its queue grows as "
+            "long as jobs come: most of the change of completion time is waiting, and depends on how long one looks. "
+            "Run time alone changed by {change}.",
+            offered=render_number(run.offered_training),
+            training=training,
+            change=render_change(training_run_change(run)),
+        ),
+        session.say(
+            "Each training job lies in the published ranges, at their lower end: the middle of all three would ask for "
+            "405 devices of 128."
         ),
         session.say("Jobs, failures and checkpoints are the same on both sides."),
     ):

@@ -30,9 +30,7 @@ def describe(
     with session.progress("Reading {trace}", trace=Path(trace).name) as progress:
         workload = read_trace(trace, format_name=trace_format, limit=limit, seed=seed, progress=progress)
     described = describe_workload(workload)
-    finish_with(
-        session, lambda: described, json_target, lambda: show_description(session, described, workload.skipped)
-    )
+    finish_with(session, lambda: described, json_target, lambda: show_description(session, described, workload.skipped))
 
 
 @trace_app.command(help="Write a generated workload, or any trace, as an SWF file for other tools too.")

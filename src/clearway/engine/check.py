@@ -64,7 +64,7 @@ VERDICTS: Final = (
     "fine",
     "a node or device index is outside the cluster",
     "a node is down or drained",
-    "a node does not carry the labels that the job requires",
+    "a node does not carry the labels that the job requires, or its name is not among those asked",
     "a node is held by another job alone, or is not empty for a job that wants it alone",
     "a node has too little CPU left",
     "a node has too little memory left",

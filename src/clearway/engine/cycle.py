@@ -59,7 +59,7 @@ from clearway.engine.trial import Trial
 from clearway.engine.view import jobs_view
 from clearway.model.allocation import Allocation
 from clearway.model.jobs import JobKind, StopCause
-from clearway.model.plan import Move, Plan, ReasonCode, Start, Stop
+from clearway.model.plan import Move, Plan, ReasonCode, Reserve, Start, Stop, job_served
 from clearway.model.units import FOREVER_MS
 
 IntArray = NDArray[np.int64]
@@ -142,14 +142,14 @@ class Planner:
         fresh = self._order()
         started = self._scan(fresh)
         moves.extend(self._make_starts(started))
-        if state.dependencies.has_singletons:
-            moves = self._without_conflicts(moves)
         if self._touches_running:
             moves.extend(improve_plan(self._trial, frozenset(self.out[OUT_ROW, :started].tolist()), self._tried))
             self._retry_ms = self._next_unprotected_ms()
             if started:
                 undo_entry(self.out, started, self.out_nodes, self.out_devices, state.door)
         self._trial.undo_to(0)
+        if state.dependencies.has_singletons:
+            moves = self._without_conflicts(moves)
         if self._gate is not None or state.caps:
             moves = self._within_power(moves)
         if self._touches_running:
@@ -201,13 +201,14 @@ class Planner:
 
     def _wake_ms(self) -> int | None:
         """When to look again though nothing happens: a begin time, the rest of a queue that was too long for one cycle,
-        or an order by which running jobs may be preempted that is due to be worked out anew."""
+        or an order by which a running job may be preempted that is due to be worked out anew."""
         state = self.state
         wake = state.timers[0][0] if state.timers else None
         if self.was_cut:
             wake = state.now_ms + GO_ON_MS
         refresh = state.policy.order.refresh_ms
-        if refresh is not None and self._touches_running and state.order.count and state.refreshed_ms != NONE:
+        may_preempt = self._touches_running and state.order.count and state.meta[META_RUNNING]
+        if refresh is not None and may_preempt and state.refreshed_ms != NONE:
             due = state.refreshed_ms + refresh
             wake = due if wake is None else min(wake, due)
         if self._retry_ms < FOREVER_MS:
@@ -450,10 +451,12 @@ class Planner:
         return moves
 
     def _without_conflicts(self, moves: list[Move]) -> list[Move]:
-        """The moves without the starts of singletons that come after another start of their name, a claimant's too."""
+        """The moves without starts of singletons that come after another start of their name, a claimant's too; nor is
+        room made for such."""
         jobs = self.state.jobs
-        conflicts = self.state.dependencies.conflicts([jobs[one.job].spec for one in moves if isinstance(one, Start)])
-        return [one for one in moves if not (isinstance(one, Start) and one.job in conflicts)] if conflicts else moves
+        specs = [jobs[one.job].spec for one in moves if isinstance(one, Start | Reserve)]
+        conflicts = self.state.dependencies.conflicts(specs)
+        return [move for move in moves if job_served(move) not in conflicts] if conflicts else moves
 
 
 def _lengthened(array: IntArray, more: int) -> IntArray:

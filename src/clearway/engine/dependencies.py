@@ -34,13 +34,30 @@ class Dependencies:
         self._singletons: dict[tuple[str, str], list[JobId]] = {}
         self._active: dict[JobId, tuple[str, str]] = {}
         self._active_by_name: Counter[tuple[str, str]] = Counter()
+        self._members: dict[JobId, dict[int, JobId]] = {}
         self.arrays = ArraySlots()
+
+    def targets(self, spec: JobSpec, dependency: Dependency) -> tuple[JobId, ...]:
+        """The jobs that a dependency means: all tasks of an array that is named by its number, the task of the same
+        index for `aftercorr`. For a task of that array it is the job of that number alone."""
+        assert dependency.job is not None
+        members = self._members.get(dependency.job)
+        if members is None or (spec.array is not None and spec.array.array == dependency.job):
+            return (dependency.job,)
+        if dependency.kind is DependencyKind.AFTER_CORRESPONDING and spec.array is not None:
+            corresponding = members.get(spec.array.index)
+            if corresponding is not None:
+                return (corresponding,)
+        return tuple(members.values())
 
     def add(self, spec: JobSpec, rivals: list[JobId]) -> None:
         """A job was accepted. rivals: for a singleton, the earlier jobs of its user and name that have not ended."""
+        if spec.array is not None:
+            self._members.setdefault(spec.array.array, {})[spec.array.index] = spec.id
         for dependency in spec.dependencies:
             if dependency.job is not None:
-                self._waiting_for.setdefault(dependency.job, []).append(spec.id)
+                for target in self.targets(spec, dependency):
+                    self._waiting_for.setdefault(target, []).append(spec.id)
             else:
                 self._singletons.setdefault((spec.user, spec.name), []).append(spec.id)
         if rivals:
@@ -51,24 +68,31 @@ class Dependencies:
     def reason(self, spec: JobSpec, now_ms: int) -> ReasonCode | None:
         """Why the job may not be considered now (holds are the caller's matter), None if it may."""
         for dependency in spec.dependencies:
-            code = self._dependency_reason(spec, dependency)
+            code = self.dependency_reason(spec, dependency)
             if code is not None:
                 return code
         if spec.not_before_ms is not None and now_ms < spec.not_before_ms:
             return ReasonCode.BEGIN_TIME
         return ReasonCode.ARRAY_LIMIT if self.arrays.is_full_for(spec) else None
 
-    def _dependency_reason(self, spec: JobSpec, dependency: Dependency) -> ReasonCode | None:
+    def dependency_reason(self, spec: JobSpec, dependency: Dependency) -> ReasonCode | None:
+        """Why one dependency of a job is not satisfied, None if it is."""
         if dependency.job is None:
             name = spec.user, spec.name
             others = self._active_by_name[name] - (spec.id in self._active)
             return ReasonCode.DEPENDENCY if others or self._rivals.get(spec.id) else None
-        outcome = self.outcomes.get(dependency.job)
+        codes = [self._target_reason(dependency.kind, job) for job in self.targets(spec, dependency)]
+        if dependency.kind is DependencyKind.AFTER_NOT_OK and None in codes:  # all must have ended, one of them badly
+            return ReasonCode.DEPENDENCY if ReasonCode.DEPENDENCY in codes else None
+        if ReasonCode.DEPENDENCY_NEVER in codes and dependency.kind is not DependencyKind.AFTER_NOT_OK:
+            return ReasonCode.DEPENDENCY_NEVER
+        return next((code for code in (ReasonCode.DEPENDENCY, ReasonCode.DEPENDENCY_NEVER) if code in codes), None)
+
+    def _target_reason(self, kind: DependencyKind, job: JobId) -> ReasonCode | None:
+        outcome = self.outcomes.get(job)
         if outcome is not None:
-            return None if is_satisfied(dependency.kind, outcome) else ReasonCode.DEPENDENCY_NEVER
-        if dependency.kind is DependencyKind.AFTER and dependency.job in self._started:
-            return None
-        return ReasonCode.DEPENDENCY
+            return None if is_satisfied(kind, outcome) else ReasonCode.DEPENDENCY_NEVER
+        return None if kind is DependencyKind.AFTER and job in self._started else ReasonCode.DEPENDENCY
 
     def note_start(self, spec: JobSpec) -> tuple[JobId, ...]:
         """A job got devices; returns the jobs worth looking at again: those that waited for its start, and singletons
@@ -100,7 +124,7 @@ class Dependencies:
         """A job ended; returns the jobs worth looking at again, in order."""
         self.outcomes[spec.id] = outcome
         if len(self.outcomes) > OUTCOMES_MAX:
-            self.outcomes.popitem(last=False)
+            self._members.pop(self.outcomes.popitem(last=False)[0], None)
         self._started.discard(spec.id)
         singles = self._singletons.get((spec.user, spec.name))
         if singles and spec.id in singles:
@@ -133,6 +157,7 @@ class Dependencies:
         other = Dependencies()
         other.outcomes = self.outcomes.copy()
         other._started = set(self._started)
+        other._members = {array: dict(members) for array, members in self._members.items()}
         other._singletons = {name: list(jobs) for name, jobs in self._singletons.items()}
         other._active, other._active_by_name = dict(self._active), self._active_by_name.copy()
         other._waiting_for = {job: list(jobs) for job, jobs in self._waiting_for.items()}

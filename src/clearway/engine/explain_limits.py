@@ -56,9 +56,12 @@ def find_blocks(state: ClusterState, record: JobRecord) -> list[Finding]:
 
 def _find_dependency(state: ClusterState, record: JobRecord, dependency: Dependency) -> Finding | None:
     """Why a dependency is not satisfied, None when it is."""
-    kind, job = dependency.kind, dependency.job
-    if job is None:
+    if dependency.job is None:
         return _find_singleton(state, record)
+    targets = state.dependencies.targets(record.spec, dependency)
+    if len(targets) > 1:
+        return _find_array(state, record, dependency, targets)
+    kind, job = dependency.kind, targets[0]
     outcome = state.dependencies.outcomes.get(job)
     if outcome is None and job in state.jobs:
         if kind is DependencyKind.AFTER and state.jobs[job].generation > 0:
@@ -74,6 +77,22 @@ def _find_dependency(state: ClusterState, record: JobRecord, dependency: Depende
         return None
     text = f"job {job} ended {outcome.value}, so {kind.value} can never be satisfied"
     return make_finding(ReasonCode.DEPENDENCY_NEVER, text, fix=_without_dependency(job))
+
+
+def _find_array(
+    state: ClusterState, record: JobRecord, dependency: Dependency, tasks: tuple[JobId, ...]
+) -> Finding | None:
+    code, kind = state.dependencies.dependency_reason(record.spec, dependency), dependency.kind
+    assert dependency.job is not None
+    if code is ReasonCode.DEPENDENCY:
+        live = tuple(job for job in tasks if job in state.jobs)
+        text = f"waits for {len(live)} of {len(tasks)} tasks of array {dependency.job} ({kind.value})"
+        event = JobStarted if kind is DependencyKind.AFTER else JobFinished
+        return make_finding(code, text, blockers=live, helped_by=(event.__name__,))
+    if code is ReasonCode.DEPENDENCY_NEVER:
+        text = f"tasks of array {dependency.job} ended so that {kind.value} can never be satisfied"
+        return make_finding(code, text, fix=_without_dependency(dependency.job))
+    return None
 
 
 def _without_dependency(job: JobId) -> str:

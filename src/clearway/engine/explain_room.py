@@ -102,8 +102,8 @@ def constraints_of(state: ClusterState, need: Need) -> list[Constraint]:
         text = f"needs {memory_in_words(need.device_memory)} on each device"
         add(ReasonCode.RESOURCES, text, "with less memory per device", replace(need, device_memory=0))
     if need.labels > 0:
-        text = f"needs nodes with {labels_in_words(state, need)}"
-        add(ReasonCode.RESOURCES, text, "on nodes without these labels", replace(need, labels=0))
+        text, without = requirement_in_words(state, need)
+        add(ReasonCode.RESOURCES, text, without, replace(need, labels=0))
     if need.cpu > 0:
         text = f"needs {number_in_words(need.cpu)} CPUs beside the devices of each replica"
         add(ReasonCode.RESOURCES, text, "with fewer CPUs per replica", replace(need, cpu=0))
@@ -125,10 +125,18 @@ def models_in_words(state: ClusterState, need: Need) -> str:
     return list_in_words(names, joined_by="or")
 
 
-def labels_in_words(state: ClusterState, need: Need) -> str:
-    """The labels asked for: `fabric=infiniband`."""
-    wanted = next(labels for labels, row in state.inventory.eligibility.requirements.items() if row == need.labels)
-    return list_in_words([f"{key}={value}" for key, value in wanted])
+def requirement_in_words(state: ClusterState, need: Need) -> tuple[str, str]:
+    """What nodes are asked for, and what would be without it: `needs nodes with fabric=infiniband`."""
+    wanted = next(wanted for wanted, row in state.inventory.eligibility.requirements.items() if row == need.labels)
+    parts = []
+    if wanted.labels:
+        parts.append(f"with {list_in_words([f'{key}={value}' for key, value in wanted.labels])}")
+    if wanted.nodes:
+        parts.append(f"named {_named(list(wanted.nodes))}")
+    if wanted.excluded:
+        parts.append(f"other than {_named(list(wanted.excluded))}")
+    is_named = wanted.nodes or wanted.excluded
+    return f"needs nodes {', '.join(parts)}", "on any node" if is_named else "on nodes without these labels"
 
 
 def gang_in_words(need: Need) -> str:

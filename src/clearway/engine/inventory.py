@@ -99,7 +99,7 @@ class Inventory:
         self.specs.append(spec)
         self.is_up.append(True)
         self.is_drained.append(False)
-        self.eligibility.add_node(spec.labels)
+        self.eligibility.add_node(spec.name, spec.labels)
         self.nodes = grow_table(self.nodes, node + 1)
         begin = self.pool_count
         for group in spec.groups or (None,):

@@ -1,5 +1,7 @@
 """Nodes, device models, labels and classes of requests: how names become rows of the tables."""
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -58,41 +60,55 @@ class Names:
         return Names(tuple(self.names))
 
 
-class Eligibility:
-    """Which nodes carry which required labels: int64[requirements, nodes]; requirement 0 asks for nothing."""
+class Requirement(NamedTuple):
+    """What the node itself must be: labels that it carries, its name (`nodes`, empty = any; `excluded`)."""
 
-    __slots__ = ("labels", "requirements", "table")
+    labels: tuple[tuple[str, str], ...] = ()
+    nodes: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+
+    def is_met(self, name: str, labels: frozenset[tuple[str, str]]) -> bool:
+        """Whether a node of this name with these labels will do."""
+        if self.nodes and name not in self.nodes:
+            return False
+        return name not in self.excluded and labels.issuperset(self.labels)
+
+
+class Eligibility:
+    """Which nodes meet which requirements: int64[requirements, nodes]; requirement 0 asks for nothing."""
+
+    __slots__ = ("_labels", "_names", "requirements", "table")
 
     def __init__(self) -> None:
-        self.requirements: dict[tuple[tuple[str, str], ...], int] = {(): 0}
-        self.labels: list[frozenset[tuple[str, str]]] = []
+        self.requirements: dict[Requirement, int] = {Requirement(): 0}
+        self._names: list[str] = []
+        self._labels: list[frozenset[tuple[str, str]]] = []
         self.table: NDArray[np.int64] = np.ones((1, 1), dtype=np.int64)
 
-    def add_node(self, labels: tuple[tuple[str, str], ...]) -> None:
+    def add_node(self, name: str, labels: tuple[tuple[str, str], ...]) -> None:
         """One more node, with these labels."""
-        self.labels.append(frozenset(labels))
-        node = len(self.labels) - 1
-        if node >= self.table.shape[1]:
+        self._names.append(name)
+        self._labels.append(frozenset())
+        if len(self._names) > self.table.shape[1]:
             grown = np.ones((self.table.shape[0], 2 * self.table.shape[1]), dtype=np.int64)
             grown[:, : self.table.shape[1]] = self.table
             self.table = grown
-        for wanted, row in self.requirements.items():
-            self.table[row, node] = self.labels[node].issuperset(wanted)
+        self.set_node(len(self._names) - 1, labels)
 
     def set_node(self, node: int, labels: tuple[tuple[str, str], ...]) -> None:
         """The node carries these labels now."""
-        self.labels[node] = frozenset(labels)
+        self._labels[node] = frozenset(labels)
         for wanted, row in self.requirements.items():
-            self.table[row, node] = self.labels[node].issuperset(wanted)
+            self.table[row, node] = wanted.is_met(self._names[node], self._labels[node])
 
-    def row(self, wanted: tuple[tuple[str, str], ...]) -> int:
+    def row(self, wanted: Requirement) -> int:
         """The row of a requirement, made at first sight."""
         row = self.requirements.get(wanted)
         if row is None:
             row = self.requirements[wanted] = len(self.requirements)
             line = np.ones((1, self.table.shape[1]), dtype=np.int64)
-            for node, labels in enumerate(self.labels):
-                line[0, node] = labels.issuperset(wanted)
+            for node, labels in enumerate(self._labels):
+                line[0, node] = wanted.is_met(self._names[node], labels)
             self.table = np.concatenate([self.table, line])
         return row
 
@@ -100,7 +116,7 @@ class Eligibility:
         """An independent copy."""
         other = Eligibility()
         other.requirements = dict(self.requirements)
-        other.labels = list(self.labels)
+        other._names, other._labels = list(self._names), list(self._labels)
         other.table = self.table.copy()
         return other
 
@@ -151,7 +167,7 @@ class Classes:
         self.asks_node = self.asks_node or request.cpu_milli > 0 or request.memory_bytes > 0
         column[CLASS_CPU] = request.cpu_milli
         column[CLASS_MEM] = request.memory_bytes
-        column[CLASS_LABELS] = eligibility.row(wanted)
+        column[CLASS_LABELS] = eligibility.row(Requirement(wanted, request.nodes, request.nodes_excluded))
         column[CLASS_EXCLUSIVE] = request.exclusive
         column[CLASS_WHEN_EMPTY] = NONE
 

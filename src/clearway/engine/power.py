@@ -32,7 +32,7 @@ from clearway.engine.tables import (
 )
 from clearway.model.allocation import Allocation
 from clearway.model.ids import JobId
-from clearway.model.plan import Cap, Migrate, Move, Reserve, Resize, Start
+from clearway.model.plan import Cap, Migrate, Move, Resize, Start, job_served
 from clearway.model.power import CURVE, FLOOR_PERCENT, IDLE_PERCENT
 from clearway.model.units import FOREVER_MS
 
@@ -139,7 +139,7 @@ def with_caps(state: ClusterState, moves: Sequence[Move], caps: dict[int, int]) 
 
 
 def _beneficiary(move: Move) -> JobId | None:
-    return move.job if isinstance(move, Reserve) else getattr(move, "beneficiary", None)
+    return None if isinstance(move, Start) else job_served(move)
 
 
 class PowerGate:

@@ -64,7 +64,7 @@ CLASS_DEVICE_MEM: Final = 2  # bytes per device (for a share: what it takes; 0 =
 CLASS_MODELS: Final = 3  # bit mask of allowed models; NONE (all bits) = any
 CLASS_CPU: Final = 4  # milli
 CLASS_MEM: Final = 5  # bytes
-CLASS_LABELS: Final = 6  # row of the eligibility table; 0 = every node
+CLASS_LABELS: Final = 6  # row of the eligibility table (labels and names of nodes); 0 = every node
 CLASS_EXCLUSIVE: Final = 7
 CLASS_WHEN_EMPTY: Final = 8  # replicas that the whole cluster would hold, empty and healthy; NONE = not worked out yet
 CLASS_COLUMNS: Final = 9

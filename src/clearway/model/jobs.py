@@ -52,6 +52,7 @@ class Request:
     device_memory_bytes: memory needed on each device; with a share it is what the share reserves (0 = in proportion).
     device_models: allowed models; empty = any.
     node_labels: (key, value) pairs that the node must carry.
+    nodes: names of the nodes on which it may lie; empty = any. nodes_excluded: names of those on which it must not.
     exclusive: no other job on its nodes.
     """
 
@@ -63,6 +64,8 @@ class Request:
     memory_bytes: int = 0
     node_labels: tuple[tuple[str, str], ...] = ()
     exclusive: bool = False
+    nodes: tuple[str, ...] = ()
+    nodes_excluded: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         assert self.devices >= 0

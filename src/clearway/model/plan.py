@@ -83,6 +83,13 @@ class Cap:
 Move = Start | Stop | Suspend | Resize | Migrate | Reserve | Cap
 
 
+def job_served(move: Move) -> JobId | None:
+    """The job that a move starts, or for which it makes room; None where it serves nobody in particular."""
+    if isinstance(move, Start | Reserve):
+        return move.job
+    return None if isinstance(move, Cap) else move.beneficiary
+
+
 class ReasonCode(StrEnum):
     """Why a job waits. The first word of each message is Slurm's own reason token where there is one."""
 

@@ -32,9 +32,8 @@ CONSERVATIVE_DEPTH: Final = 1_000
 than a thousand places are not delayed noticeably by what passes them, since all that passes fits before the others."""
 
 EASY: Final = Backfill(reservation_depth=1)
-"""Also in the default profile: with predicted run times and BoundedSlowdown, depths of 4, 8 and 16 changed the mean
-completion time by -4 to +4 % (hpc2n, Lublin, Philly, RICC), with no sign of a trend, and took two to ten times longer.
-"""
+"""Also in the default profile: in single replays of parts of hpc2n, Lublin, Philly and RICC, made while it was tuned,
+deeper plans were better here and worse there by a few per cent, and took several times as long."""
 HEADROOM_CLUSTER_MIN: Final = 64
 """Eight machines of eight. Below it a burst of some tens of tasks has a forecast that is larger than the cluster."""
 

@@ -232,9 +232,9 @@ class BoundedSlowdown:
     One number lies between first come, first served (patience 0) and smallest area first (patience without bound): a
     job passes only those that still have time, so short jobs are quick, and nothing waits for ever: what is submitted
     `defer_max_ms + share_ms` later, or more, never passes. The root tells jobs apart over six decades of work, where a
-    deferral in proportion would either be too little to help short jobs or leave all large ones at its bound. Replayed
-    with predicted run times, a patience of one or two days gave mean completion times within 10 % of smallest area
-    first (hpc2n, Lublin, Philly), on overloaded Lublin with half its longest wait; a root of run time alone did worse.
+    deferral in proportion would either be too little to help short jobs or leave all large ones at its bound. Patience
+    and root were chosen by single replays of parts of hpc2n, Lublin and Philly; decision 0009 has traces that they were
+    not chosen on, and what the longest jobs pay for it.
 
     share_ms: by how much a tenant that used far more than its share is set back; one at exactly its share, by half.
     ahead_ms: how much earlier services, tasks and interactive jobs are due: people and requests wait for them. Services

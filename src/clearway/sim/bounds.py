@@ -269,7 +269,8 @@ def _summarise(work: WorkTable, details: Sequence[BoundDetail], notes: Sequence[
         value=ratio,
         unit="device_allocation_ratio",
         definition="Most device-time that the jobs could hold without losses / (devices × lower bound of the "
-        "makespan), at most 1.",
+        "makespan), at most 1. It leaves out start-up, checkpoints, restarts and work that was lost and done again: a "
+        "run that spends much on these can allocate more than this, and is not better for it.",
     )
     return Bounds(
         jobs=len(work),

@@ -33,15 +33,23 @@ def find_reason_to_wait(books: Books, job: ShadowJob, now_ms: int) -> str:
 def _is_met(books: Books, spec: JobSpec, dependency: Dependency) -> bool:
     if dependency.job is None:
         return not any(_is_before_in_line(spec, other) for other in books.jobs.values())
-    other = books.jobs.get(dependency.job)
-    if other is None:
-        return False
+    array = [job for job in books.jobs.values() if job.spec.array and job.spec.array.array == dependency.job]
+    if not array or (spec.array and spec.array.array == dependency.job):
+        array = [job for job in (books.jobs.get(dependency.job),) if job is not None]
+    if dependency.kind is DependencyKind.AFTER_CORRESPONDING and spec.array:
+        array = [job for job in array if job.spec.array and job.spec.array.index == spec.array.index] or array
+    if dependency.kind is DependencyKind.AFTER_NOT_OK:
+        ended = all(job.outcome is not None for job in array)
+        return bool(array) and ended and any(job.outcome is not Outcome.COMPLETED for job in array)
+    return bool(array) and all(_is_met_by(job, dependency) for job in array)
+
+
+def _is_met_by(other: ShadowJob, dependency: Dependency) -> bool:
     if dependency.kind is DependencyKind.AFTER:
         return other.has_started or other.outcome is not None
     if dependency.kind is DependencyKind.AFTER_ANY:
         return other.outcome is not None
-    is_success_wanted = dependency.kind is not DependencyKind.AFTER_NOT_OK
-    return other.outcome is not None and (other.outcome is Outcome.COMPLETED) == is_success_wanted
+    return other.outcome is Outcome.COMPLETED
 
 
 def _is_before_in_line(spec: JobSpec, other: ShadowJob) -> bool:
@@ -85,6 +93,9 @@ def _node_problem(books: Books, job: ShadowJob, number: int, *, is_new: bool) ->
     wanted = dict(spec.request.node_labels)
     if spec.network.fabric:
         wanted["fabric"] = spec.network.fabric
+    asked = spec.request
+    if (asked.nodes and node.spec.name not in asked.nodes) or node.spec.name in asked.nodes_excluded:
+        return f"node {number} is {node.spec.name}; asked are {asked.nodes}, not {asked.nodes_excluded}"
     labels = dict(node.spec.labels)
     if any(labels.get(key) != value for key, value in wanted.items()):
         return f"node {number} has labels {labels}, wanted are {wanted}"

@@ -10,6 +10,7 @@ from clearway.wire.problems import NOTHING, ParseError, list_names, suggest_name
 
 _EXPECTED = "a dependency such as afterok:12, afterany:12:13 or singleton"
 _KINDS: Final = tuple(kind.value for kind in DependencyKind)
+_ONE_TASK: Final = "the number of an array means all its tasks, and aftercorr goes task by task"
 _REFUSED: Final = {
     "expand": "resizing is automatic: give the job an `elastic` range",
     "afterburstbuffer": "there are no burst buffers here; use afterany",
@@ -27,7 +28,8 @@ class DependencyRequest:
 def parse_slurm_dependencies(text: object) -> tuple[DependencyRequest, ...]:
     """Dependencies of `-d`, all of which must hold: `type:id[:id...]` between commas; a bare number is afterany.
 
-    Any-of (`?`), delays (`+minutes`) and single tasks of arrays (`12_3`) cannot be kept, and are errors.
+    The number of an array means all its tasks. Any-of (`?`), delays (`+minutes`) and single tasks of arrays (`12_3`)
+    cannot be kept, and are errors.
     """
     if not isinstance(text, str | int) or isinstance(text, bool):
         raise ParseError(expected=_EXPECTED, found=text)
@@ -95,7 +97,7 @@ def _parse_target(target: object, found: object) -> int | str:
     if re.fullmatch(r"[1-9][0-9]{0,17}", text):
         return int(text)
     if re.fullmatch(r"[0-9]+_([0-9]+|\*)", text):
-        raise ParseError(expected=_EXPECTED, found=found, hint="name the array's number, or aftercorr for task by task")
+        raise ParseError(expected=_EXPECTED, found=found, hint=_ONE_TASK)
     if re.fullmatch(r"[0-9]+\+[0-9]+", text):
         raise ParseError(expected=_EXPECTED, found=found, hint="delays after a job are not known; use --begin")
     if text.isdigit():

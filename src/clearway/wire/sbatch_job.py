@@ -217,6 +217,8 @@ def _make_request(options: _Options, shape: _Shape) -> Request:
         memory_bytes=_count_memory(options, cpus, gpus),
         node_labels=options.get("constraint") or (),
         exclusive=options.get("exclusive") is not None or takes_all_memory,
+        nodes=options.get("nodelist") or (),
+        nodes_excluded=options.get("exclude") or (),
     )
 
 
@@ -302,9 +304,10 @@ def _describe_limits(options: _Options, job: JobSpec) -> None:
     gres, partition = options.get("gres"), options.get("partition") or ""
     for name in gres.others if gres is not None else ():
         options.notes.append(f"--gres {name} is known, but not acted upon")
-    for name in ("nodelist", "exclude"):
-        if options.get(name):
-            options.notes.append(f"--{name} {options.texts[name]} is handed to the backend; placement ignores it")
+    if options.get("nodelist"):
+        options.notes.append(
+            f"--nodelist {options.texts['nodelist']}: the job lies on these nodes only, on any of them"
+        )
     if "," in partition:
         options.notes.append(f"--partition {partition}: takes the first, {job.queue}")
     if options.get("exclusive"):

@@ -1,6 +1,8 @@
+from dataclasses import replace
+
 import pytest
 
-from clearway.bootstrap.comparison import COMPARED, make_comparison_request, run_comparison, value_of
+from clearway.bootstrap.comparison import COMPARED, figures_of, make_comparison_request, run_comparison, value_of
 from clearway.bootstrap.simulation import SimulationRequest
 
 BASE = SimulationRequest(trace="synthetic:philly-like?jobs=60&load=1.2&devices=16", policy="", cluster="2x8")
@@ -45,6 +47,15 @@ def test_the_smaller_wait_is_the_better_one(comparison):
 
 def test_where_all_are_equal_none_is_best(comparison):
     assert not any(figure_of(comparison, policy, "jobs_finished").is_best for policy in ("fifo", "easy"))
+
+
+def test_an_allocation_beyond_its_bound_is_not_the_best(comparison):
+    fifo, easy = comparison.runs[0][:1], comparison.runs[1][:1]
+    wasteful = [replace(fifo[0], bounds=replace(fifo[0].bounds, device_allocation_ratio=0.0))]
+    place = [metric.key for metric in COMPARED].index("device_allocation_ratio")
+    best = [row[place].is_best for row in figures_of([wasteful, easy])]
+    assert best == [False, False], "the one is beyond its bound, the other alone and equal to itself"
+    assert figures_of([wasteful, wasteful])[0][place].is_best is False
 
 
 def test_other_processes_give_the_same_decisions(comparison):

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from clearway.cli.app import app
 from clearway.cli.errors import CommandGroup
+from clearway.cli.outputs import ready_outputs
 from clearway.model.errors import InternalError, MissingExtraError
 from clearway.policies.named import POLICY_NAMES
 
@@ -257,3 +258,45 @@ def test_each_way_of_failing_has_its_exit_code(error, code, words):
     result = failing(error)
     assert result.exit_code == code
     assert words in result.stderr
+
+
+@pytest.mark.parametrize("option", ["--json", "--jobs-csv", "--html"])
+def test_an_output_that_cannot_be_written_is_refused_before_the_run(trace, tmp_path, option, monkeypatch):
+    monkeypatch.setattr("clearway.bootstrap.simulation.run_prepared", lambda *_: pytest.fail("it ran"))
+    (tmp_path / "a file").write_text("")
+    for path, word in ((tmp_path, "folder"), (tmp_path / "a file" / "out", "Not a directory")):
+        result = run("simulate", trace, "--cluster", "1x4", "--policy", "fifo", option, str(path))
+        assert result.exit_code == 2
+        assert word in result.stderr
+
+
+def test_the_trial_of_an_output_leaves_nothing_and_touches_nothing(tmp_path):
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.write_text("kept")
+    ready_outputs(str(old), new, None)
+    assert (old.read_text(), new.exists()) == ("kept", False)
+
+
+def test_files_are_written_before_a_screen_that_is_gone_ends_the_command(trace, tmp_path, monkeypatch):
+    def broken(*_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("clearway.cli.show_runs.show_run", broken)
+    paths = [tmp_path / name for name in ("run.json", "jobs.csv")]
+    run("simulate", trace, "--cluster", "1x4", "--policy", "fifo", "--json", str(paths[0]), "--jobs-csv", str(paths[1]))
+    assert all(path.read_text() for path in paths)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "message"),
+    [
+        ("", "found nothing"),
+        (".", "found a folder"),
+        ("no/such.yaml", "no such file"),
+        ("cluster.yaml", "no such file"),
+    ],
+)
+def test_a_cluster_that_is_none_is_explained(trace, cluster, message):
+    result = run("simulate", trace, "--cluster", cluster, "--policy", "fifo")
+    assert result.exit_code == 2
+    assert message in result.stderr

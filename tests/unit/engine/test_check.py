@@ -51,6 +51,8 @@ def test_a_good_plan_has_no_notes():
         ({}, start([0], [99]), "outside the cluster"),
         ({}, start([-1], [0]), "outside the cluster"),
         ({"node_labels": (("zone", "a"),)}, start([0], [0]), "labels"),
+        ({"nodes": ("n2",)}, start([0], [0]), "labels"),
+        ({"nodes_excluded": ("n1",)}, start([0], [0]), "labels"),
         ({"cpu_milli": 9_000}, start([0], [0]), "too little CPU"),
         ({}, start([0], [4]), "does not lie on the node"),
         ({"device_models": ("A100",)}, start([0], [0]), "model"),

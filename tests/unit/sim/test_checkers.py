@@ -137,6 +137,8 @@ def test_memory_of_a_shared_device_is_counted():
     [
         ({"device_models": ("H100",)}, Network(), "device 0 is a A100, wanted is one of"),
         ({"node_labels": (("zone", "east"),)}, Network(), "has labels"),
+        ({"nodes": ("n1",)}, Network(), "asked are"),
+        ({"nodes_excluded": ("n0",)}, Network(), "asked are"),
         ({}, Network(fabric="infiniband"), "has labels"),
         ({"cpu_milli": 5_000}, Network(), "milli CPUs and gives 5000"),
         ({"memory_bytes": 2 * GIB}, Network(), "bytes and gives"),

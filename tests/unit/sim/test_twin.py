@@ -27,6 +27,7 @@ from clearway.model.events import (
 )
 from clearway.model.jobs import Checkpoint, Outcome, StopCause
 from clearway.model.plan import Stop, Suspend
+from clearway.policies.named import named_policy
 from clearway.sim import twin
 from clearway.sim.faults import Fault
 from clearway.sim.random_world import make_world
@@ -300,6 +301,13 @@ def test_empty_workload_ends_at_once():
     result = run(FakeKernel())
     assert len(result.jobs) == 0
     assert result.capacity_device_ms == 0
+
+
+def test_a_job_that_never_fits_costs_no_timers_once_nothing_runs():
+    jobs = [make_trace_job(1, run_ms=1_000), make_trace_job(2, devices=64)]
+    result = run(Kernel(named_policy("clearway")), *jobs, cluster=make_cluster(1, 4))
+    assert result.jobs.end_ms.tolist() == [1_000, -1]
+    assert result.stats.events < 20
 
 
 def test_power_budget_is_told_once_and_slows_what_runs_instead_of_making_it_wait():

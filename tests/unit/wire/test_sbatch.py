@@ -186,6 +186,11 @@ def test_how_to_run_reaches_the_run():
     assert (run.nodes, run.nodes_excluded, run.tasks_per_replica) == (("gpu1", "gpu2"), ("gpu9",), 4)
 
 
+def test_named_nodes_are_part_of_what_the_planner_is_asked():
+    request = parse("-w gpu[1-2] -x gpu9").jobs[0].request
+    assert (request.nodes, request.nodes_excluded) == (("gpu1", "gpu2"), ("gpu9",))
+
+
 def test_a_signal_without_a_time_comes_sixty_seconds_before_the_limit():
     assert parse("--signal=10").run.limit_signal == LimitSignal(signal="SIGUSR1", before_ms=60_000)
 

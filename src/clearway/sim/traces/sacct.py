@@ -70,6 +70,8 @@ NOT_ENDED = (
 )
 ANOTHER_RUN_FOLLOWS = ("PREEMPTED", "REQUEUED", "RESIZING", "REVOKED")
 
+STATE_LETTERS_MAX = 20
+"""Letters of an unknown state that is named: longer ones are no states, and each would be a reason of its own."""
 STEP = "a job step, part of a job"
 NO_RECORD = "not a whole record"
 ENDED_NOT = "had not ended"
@@ -297,11 +299,11 @@ def _left_out_because(record: Record) -> str | None:
     if "." in record["jobid"]:
         return STEP
     if state in NOT_ENDED:
-        return ENDED_NOT
+        return f"{ENDED_NOT} ({state})"
     if state in ANOTHER_RUN_FOLLOWS:
-        return ANOTHER_RUN
+        return f"{ANOTHER_RUN} ({state})"
     if state not in OUTCOMES:
-        return UNKNOWN_STATE
+        return f"{UNKNOWN_STATE} ({state or 'empty'})" if len(state) <= STATE_LETTERS_MAX else UNKNOWN_STATE
     return NEVER_STARTED if record.get("start", "-").lower() in ("unknown", "none") else None
 
 

@@ -58,7 +58,9 @@ def test_steps_unended_jobs_and_requeued_runs_are_counted(tmp_path):
         "17|too|short",
     )
     assert len(workload.jobs) == 1
-    assert sum(part.count for part in workload.skipped) == 7
+    reasons = {part.reason: part.lines for part in workload.skipped}
+    assert len(reasons) == 7, "each kind of line has a reason of its own, with its numbers"
+    assert (reasons["had not ended (RUNNING)"], reasons["a state that is none of Slurm's (ODD)"]) == ((4,), (6,))
 
 
 def test_a_cancelled_run_keeps_its_outcome(tmp_path):
