@@ -42,14 +42,14 @@ class Parsed:
 
 def parse_submission(request: SubmitRequest, reach: Reach, *, now_ms: int) -> Parsed:
     """All jobs of all files, ready to be accepted. Raises InputError, Refusal."""
-    inherited = {name: value for name, value in request.environment.items() if name not in SECRET_NAMES}
+    environments = _Environments(request.environment)
     jobs: list[JobSpec] = []
     runs: list[RunSpec] = []
     notes: dict[str, None] = {}
     for file in request.files:
         parsed = _parse_file(file, reach.identity.unix_user, now_ms, PROVISIONAL_ID + len(jobs))
         jobs.extend(_choose_tenant(job, reach) for job in parsed.jobs)
-        runs.extend(_complete_runs(parsed.runs, file, request.cwd, inherited))
+        runs.extend(_complete_runs(parsed.runs, file, request.cwd, environments))
         notes.update(dict.fromkeys(parsed.notes))
         if len(jobs) > JOBS_MAX:
             raise InputError(f"expected at most {JOBS_MAX} jobs in one submission, found more; submit in parts")
@@ -105,27 +105,44 @@ def _choose_tenant(job: JobSpec, reach: Reach) -> JobSpec:
     raise Refusal(403, f"expected one of your tenants ({', '.join(mine)}), found {job.tenant!r:.80}")
 
 
+class _Environments:
+    """Environments of a submission's jobs; equal ones are one object, since all jobs that wait are kept in memory.
+
+    sent: the submitter's variables.
+    """
+
+    def __init__(self, sent: Mapping[str, str]) -> None:
+        self._sent = {name: value for name, value in sent.items() if name not in SECRET_NAMES}
+        self._made: dict[tuple[object, ...], tuple[tuple[str, str], ...]] = {}
+
+    def of(self, run: RunSpec) -> tuple[tuple[str, str], ...]:
+        """What a job inherits, and over it what it says itself."""
+        key = (run.inherits_environment, run.inherited_names, run.environment)
+        if key not in self._made:
+            names = self._sent if run.inherits_environment else run.inherited_names
+            inherited = {name: self._sent[name] for name in names if name in self._sent}
+            self._made[key] = tuple((inherited | dict(run.environment)).items())
+        return self._made[key]
+
+
 def _complete_runs(
-    runs: Iterable[RunSpec], file: SubmittedFile, cwd: str, inherited: Mapping[str, str]
+    runs: Iterable[RunSpec], file: SubmittedFile, cwd: str, environments: _Environments
 ) -> Iterable[RunSpec]:
     """Each run as it will be, whatever becomes of the submitter's shell. Members of an array go on sharing one."""
     before: RunSpec | None = None
     after: RunSpec | None = None
     for run in runs:
         if run is not before or after is None:
-            before, after = run, _complete_run(run, file, cwd, inherited)
+            before, after = run, _complete_run(run, file, cwd, environments)
         yield after
 
 
-def _complete_run(run: RunSpec, file: SubmittedFile, cwd: str, inherited: Mapping[str, str]) -> RunSpec:
-    if file.args:
-        run = replace(run, args=file.args)
-    names = inherited if run.inherits_environment else run.inherited_names
-    environment = {name: inherited[name] for name in names if name in inherited} | dict(run.environment)
+def _complete_run(run: RunSpec, file: SubmittedFile, cwd: str, environments: _Environments) -> RunSpec:
     return replace(
         run,
+        args=file.args,
         workdir=_complete_folder(run.workdir, file, cwd),
-        environment=tuple(environment.items()),
+        environment=environments.of(run),
         inherits_environment=False,
         inherited_names=(),
     )

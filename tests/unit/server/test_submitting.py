@@ -55,6 +55,18 @@ def test_the_environment_is_complete_at_acceptance(ask, control):
     assert not any(run.inherits_environment or run.inherited_names for run in control.runs.values())
 
 
+def test_equal_environments_are_one(ask, control):
+    submit(
+        ask,
+        {"job": {"run": "x"}},
+        {"job": {"run": "y"}},
+        {"job": {"run": "z", "env": {"A": "b"}}},
+        environment={"C": "d"},
+    )
+    assert control.runs[1].environment is control.runs[2].environment
+    assert dict(control.runs[3].environment) == {"A": "b", "C": "d"}
+
+
 def test_members_of_an_array_share_one_run(ask, control):
     submit(ask, {"text": SCRIPT}, environment={"A": "b"})
     assert len({id(run) for run in control.runs.values()}) == 1
