@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench.compiling import measure_compiled
 from bench.figures import Benchmark, Figure, render_table, write_json
+from bench.kubernetes import measure_kubernetes
 from bench.living import (
     measure_live_burst,
     measure_live_gangs,
@@ -49,6 +50,7 @@ BENCHMARKS: Final[Mapping[str, Benchmark]] = {
     "live-lists": measure_live_lists,
     "live-gangs": measure_live_gangs,
     "live-burst": measure_live_burst,
+    "kubernetes": measure_kubernetes,
 }
 
 

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -27,7 +28,12 @@ class Process:
     def start(self):
         self.running = subprocess.Popen(self._words, stdout=self._log, stderr=self._log)
 
+    def check(self):
+        """Fail where it ended by itself."""
+        assert self.running.poll() is None, Path(self._log.name).read_text()[-2000:]
+
     def kill(self):
+        self.check()
         self.running.send_signal(signal.SIGKILL)
         self.running.wait()
 
@@ -68,6 +74,7 @@ def test_killed_at_random_moments_nothing_is_bound_twice_or_by_halves(cluster, p
         count = len(bound(cluster.pods()))
         deadline = time.monotonic_ns() + 60 * 10**9
         while len(bound(cluster.pods())) == count < GANGS * GANG and time.monotonic_ns() < deadline:
+            process.check()
             time.sleep(0.005)
         time.sleep(moment / 10)
         process.kill()
