@@ -150,10 +150,7 @@ class ControlPlane:
         policy = resolve_policy(config)
         if policy == resolve_policy(self._config):
             return []
-        set_policy = getattr(self._controller, "set_policy", None)
-        if set_policy is None:
-            return [f"policy {policy.name}: taken over by the next start"]
-        set_policy(policy).result(STOP_S)
+        self._controller.set_policy(policy).result(STOP_S)
         return [f"policy is {policy.name}"]
 
     def stop(self) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 from clearway.model.allocation import Allocation
 from clearway.model.events import (
     Batch,
+    CheckpointSaved,
     Event,
     JobCancelled,
     JobFinished,
@@ -143,6 +144,7 @@ class Draft:
             JobHeld: self._on_held,
             JobReleased: self._on_released,
             JobStarted: self._on_started,
+            CheckpointSaved: self._on_saved,
             JobFinished: self._on_finished,
             JobStopped: self._on_stopped,
             JobSuspended: self._on_suspended,
@@ -225,6 +227,11 @@ class Draft:
         view = replace(book.view, state=state, start_ms=event.at_ms)
         commands = tuple(command for command in book.commands if not isinstance(command, Start))
         self._put(replace(book, view=view, commands=commands, has_started=True))
+
+    def _on_saved(self, event: CheckpointSaved) -> None:
+        book = self.get(event.job)
+        if book is not None and book.holds_devices:
+            self._put(replace(book, view=replace(book.view, saved_ms=event.done_ms)))
 
     def _on_finished(self, event: JobFinished) -> None:
         book = self._current(event)

@@ -19,8 +19,6 @@ from clearway.wire.api import JobFilter, SubmittedFile
 
 FOLDER: Final = Path(__file__).parent
 POLL_S: Final = 0.25
-STARTED_SHARE: Final = 0.15
-"""Progress of the training at which the urgent job comes: late enough that there is something to lose."""
 PATIENCE_POLLS: Final = 2_400
 """Looks at the cluster after which the demonstration has failed: ten minutes."""
 
@@ -74,12 +72,13 @@ class Demonstration:
 
     def _play(self) -> None:
         acts = yaml.safe_load((FOLDER / "jobs.yaml").read_text(encoding="utf-8"))
-        elastic, train = self._submit(acts["first"], "an elastic job of 1 to 2 replicas, and a training job")
-        self._await(lambda: self._has_started(elastic) and self._has_started(train))
-        (gang,) = self._submit(acts["then"], "a gang of two")
-        tasks = self._submit(acts["burst"], "a burst of 24 tasks")
-        self._await(lambda: (self._seen[train].progress or 0) > STARTED_SHARE and self._has_started(gang))
+        train, gang = self._submit(acts["first"], "a training job, and a gang of two")
+        self._await(lambda: self._has_started(train) and self._has_started(gang))
+        (elastic,) = self._submit(acts["then"], "an elastic job of 1 to 2 replicas")
+        self._await(lambda: self._has_started(elastic) and self._has_saved(train) and self._has_saved(gang))
         (urgent,) = self._submit(acts["urgent"], "an urgent job of three replicas")
+        self._await(lambda: self._seen[urgent].state.is_final)
+        tasks = self._submit(acts["burst"], "a burst of 24 tasks")
         everything = [elastic, train, gang, *tasks, urgent]
         self._await(lambda: all(self._seen[job].state.is_final for job in everything))
         if not self._ended.is_set():
@@ -125,6 +124,10 @@ class Demonstration:
 
     def _has_started(self, job: JobId) -> bool:
         return self._seen[job].state is not JobState.PENDING
+
+    def _has_saved(self, job: JobId) -> bool:
+        """Late enough that there is something to lose."""
+        return self._seen[job].saved_ms > 0
 
     # --- what was seen ------------------------------------------------------------------------------------------------
 
