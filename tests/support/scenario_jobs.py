@@ -76,8 +76,9 @@ def make_policy(name: str, options: dict[str, str]) -> Policy:
 
 def make_job(job: JobId, options: dict[str, str], now_ms: int = 0) -> JobSpec:
     """A job: gpus (whole, or a share below 1), replicas, model, memory (of a device), cpus, ram, fabric, nodes,
-    without, exclusive, within, limit, estimate, priority, queue, tenant, kind, name, held, begin (from now), after (`afterok:1`, several
-    with `,`), array (`ID%MAX`), elastic (`1-4`), checkpoint (interval), suspendable, fixed (not preemptible)."""
+    without, exclusive, within, limit, estimate, priority, queue, tenant, kind, name, held, begin (from now), after
+    (`afterok:1`, several with `,`), array (`ID%MAX`), elastic (`1-4`), checkpoint (interval), suspendable, fixed (not
+    preemptible)."""
     gpus = whole_milli(options.get("gpus", "1")) or 0
     request = Request(
         devices=1 if 0 < gpus < 1000 else gpus // 1000,
