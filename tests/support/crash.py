@@ -89,8 +89,8 @@ def draw_wreck(before: Moment, after: Moment, draw: random.Random) -> Files:
 
     SQLite syncs what it writes to the WAL or the journal, then writes the database, and then may remove the log.
     """
-    stage = draw.choice(("log", "database", "removal"))
     old, new = before.files, after.files
+    stage = draw.choice(_stages(old, new))
     logs = {suffix: data for suffix, data in old.items() if suffix} | {s: data for s, data in new.items() if s}
     if stage == "log":
         begun = {
@@ -102,6 +102,13 @@ def draw_wreck(before: Moment, after: Moment, draw: random.Random) -> Files:
         mix = _copy_some_pages if logs else lambda one, other, draw: draw.choice((one, other))
         return logs | {"": mix(old.get("", b""), new.get("", b""), draw)}
     return logs | {"": new[""]} if draw.random() < 0.5 else dict(new)
+
+
+def _stages(old: Files, new: Files) -> list[str]:
+    """Where a death can have come, those more often in which most can happen."""
+    log = ["log"] * 4 if any(old.get(suffix) != data for suffix, data in new.items() if suffix) else []
+    database = ["database"] * 4 if old.get("") != new.get("") else []
+    return [*log, *database, "removal"]
 
 
 def _write_some(old: bytes, new: bytes, draw: random.Random) -> bytes:
