@@ -293,22 +293,38 @@ def test_a_reader_that_comes_back_to_the_same_server_misses_nothing(site, server
     assert '"id":2' in message.data
 
 
-def test_a_revoked_token_ends_its_streams(site, server, control):
-    with client_of(server, site, "nia") as nia:
-        ended = []
+def until_unauthorized(stream, ended):
+    try:
+        for _ in stream:
+            pass
+    except UnauthorizedError as error:
+        ended.append(error)
 
-        def follow():
-            try:
-                for _ in nia.events():
-                    pass
-            except UnauthorizedError as error:
-                ended.append(error)
 
-        thread = in_thread(follow)
-        wait_for(lambda: followers_of(site) == 1)
-        revoke_user(site.token_file, user="nia")
-        thread.join(20)
-    assert len(ended) == 1
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_a_revoked_token_ends_its_streams_busy_or_not(site, server, control, running_job, tmp_path, is_busy):
+    ended, is_over = [], threading.Event()
+
+    def keep_busy():
+        with open(tmp_path / "out.log", "ab", buffering=0) as log:
+            while not is_over.wait(0.002):
+                log.write(b"more\n")
+                control.tell("job", "vision", {"id": 7})
+
+    with client_of(server, site, "bob") as bob:
+        threads = [
+            in_thread(until_unauthorized, bob.events(), ended),
+            in_thread(until_unauthorized, bob.follow_log(7), ended),
+        ]
+        busy = in_thread(keep_busy) if is_busy else None
+        wait_for(lambda: followers_of(site) == 2)
+        revoke_user(site.token_file, user="bob")
+        for thread in threads:
+            thread.join(20)
+        is_over.set()
+        if busy:
+            busy.join(20)
+    assert len(ended) == 2
 
 
 def test_streams_are_bounded(tmp_path):

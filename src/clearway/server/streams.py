@@ -8,6 +8,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Final
 
@@ -69,45 +70,63 @@ def read_last_offset(request: Request) -> int | None:
     return int(text)
 
 
-def _is_still_known(request: Request, services: Services) -> bool:
-    """Whether the token with which a stream began is good for the same caller."""
-    identity: Identity = request.scope["clearway.identity"]
-    try:
-        return services.auth.identify(request.scope["clearway.token"]) == identity
-    except AuthFileError:
-        return False
+class _Pulse:
+    """Beats once in a while, however busy a stream is: the time to look whether its caller is still known."""
+
+    def __init__(self, request: Request, services: Services) -> None:
+        self._request = request
+        self._services = services
+        self._every_ns = int(services.settings.heartbeat_s * 1e9)
+        self._due_ns = time.monotonic_ns() + self._every_ns
+
+    def is_due(self) -> bool:
+        """Whether it is time; then the next time is so much later."""
+        now_ns = time.monotonic_ns()
+        if now_ns < self._due_ns:
+            return False
+        self._due_ns = now_ns + self._every_ns
+        return True
+
+    def is_alive(self) -> bool:
+        """Whether the token with which the stream began is good for the same caller."""
+        identity: Identity = self._request.scope["clearway.identity"]
+        try:
+            return self._services.auth.identify(self._request.scope["clearway.token"]) == identity
+        except AuthFileError:
+            return False
 
 
 async def follow_events(
     request: Request, services: Services, kinds: frozenset[str], last_id: str
 ) -> AsyncIterator[bytes]:
     """What the caller may see of what changes; `gap` where some of it is lost to him."""
-    hub, heartbeat_s = services.hub, services.settings.heartbeat_s
+    hub, pulse = services.hub, _Pulse(request, services)
     news = hub.join()
     try:
         reach = await services.reach(request)
         position, is_lost = hub.position_after(last_id)
         yield HEARTBEAT
-        if is_lost:
-            yield make_message(GAP, {})
         while not hub.is_closed:
-            news.clear()
-            position, is_lost, notices = hub.read(position)
-            if is_lost:
-                yield make_message(GAP, {})
-            shown = [event for notice in notices if (event := show_notice(notice, reach, kinds))]
-            if shown:
-                yield b"".join(make_message(e.kind, encode_row(e), hub.name_place(e.seq)) for e in shown)
-            if notices:
-                await asyncio.sleep(0)
-                continue
-            try:
-                await asyncio.wait_for(news.wait(), heartbeat_s)
-            except TimeoutError:
-                if not _is_still_known(request, services):
+            if pulse.is_due():
+                if not pulse.is_alive():
                     return
                 reach = await services.reach(request)
                 yield HEARTBEAT
+            news.clear()
+            position, is_behind, notices = hub.read(position)
+            is_lost = is_lost or is_behind
+            shown = [event for notice in notices if (event := show_notice(notice, reach, kinds))]
+            if is_lost or shown:
+                yield b"".join(
+                    [make_message(GAP, {})] * is_lost
+                    + [make_message(event.kind, encode_row(event), hub.name_place(event.seq)) for event in shown]
+                )
+                is_lost = False
+            if notices:
+                await asyncio.sleep(0)
+                continue
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(news.wait(), services.settings.heartbeat_s)
     finally:
         hub.leave(news)
 
@@ -116,10 +135,14 @@ async def follow_log(
     request: Request, services: Services, job: JobId, stream: Stream, replica: int, offset: int, tail: int | None
 ) -> AsyncIterator[bytes]:
     """What a job writes, as base64 in JSON; `end` when it has ended and all is sent. The id is the next offset."""
-    settings = services.settings
-    silent_s, position, path = 0.0, offset, ""
+    settings, pulse = services.settings, _Pulse(request, services)
+    position, path = offset, ""
     yield HEARTBEAT
     while not services.hub.is_closed:
+        if pulse.is_due():
+            if not pulse.is_alive():
+                return
+            yield HEARTBEAT
         view = await services.read(services.control.job, job)
         is_final, data = view is None or view.state.is_final, b""
         if view is not None and view.start_ms is not None:
@@ -128,20 +151,13 @@ async def follow_log(
             path = place.path
             position, data, tail = await services.read(_read_on, place, position, tail)
         if data:
-            silent_s = 0.0
             encoded = base64.b64encode(data).decode()
             yield make_message("log", {"offset": position - len(data), "data": encoded}, str(position))
-            continue
-        if is_final:
+        elif is_final:
             yield make_message("end", {"offset": position}, str(position))
             return
-        await asyncio.sleep(settings.log_poll_s)
-        silent_s += settings.log_poll_s
-        if silent_s >= settings.heartbeat_s:
-            silent_s = 0.0
-            if not _is_still_known(request, services):
-                return
-            yield HEARTBEAT
+        else:
+            await asyncio.sleep(settings.log_poll_s)
 
 
 def _read_on(place: LogPlace, position: int, tail: int | None) -> tuple[int, bytes, int | None]:
