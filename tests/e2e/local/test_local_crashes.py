@@ -83,8 +83,9 @@ def test_no_job_is_lost_or_runs_twice_whoever_dies(tmp_path, keeper_kills):
             if seconds() > next_kill and kills < keeper_kills:
                 kills += 1
                 next_kill = seconds() + rng.uniform(0.05, 0.3)
-                if rng.random() < 0.6:
-                    os.kill(bench.keeper_pid(), signal.SIGKILL)
+                keeper = bench.find_keeper()
+                if keeper is not None and rng.random() < 0.6:
+                    os.kill(keeper, signal.SIGKILL)
                 if rng.random() < 0.6:
                     driver.die_and_come_back()
             bench.pass_time(0.02)
