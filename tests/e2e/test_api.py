@@ -20,6 +20,7 @@ from clearway.client import (
     UnavailableError,
     UnreachableError,
 )
+from clearway.client.transport import Transport
 from clearway.model.errors import InputError
 from clearway.model.plan import ReasonCode
 from clearway.ports.views import JobState, NodeState
@@ -280,17 +281,29 @@ def test_a_stream_that_breaks_off_goes_on_where_it_was(site, server, ada, contro
     assert [event.kind for event in seen] == ["job", GAP, "job", "job", "job"], "2 is lost with the server, and told so"
 
 
-def test_a_reader_that_comes_back_to_the_same_server_misses_nothing(site, server, ada, control):
-    first = []
-    thread = in_thread(collect, ada.events(), first, 1)
-    wait_for(lambda: followers_of(site) == 1)
+def test_a_stream_that_breaks_off_before_its_first_event_misses_nothing(site, ada, control, monkeypatch):
+    seen, wait, is_lost = [], threading.Event(), threading.Event()
+    streamed = Transport.stream
+
+    def break_off(self, path, **options):
+        """The first connection ends behind its first message; the next is made when the test says so."""
+        parts = streamed(self, path, **options)
+        yield next(parts)
+        if not is_lost.is_set():
+            is_lost.set()
+            wait.wait(20)
+            return
+        yield from parts
+
+    monkeypatch.setattr(Transport, "stream", break_off)
+    thread = in_thread(collect, ada.events(), seen, 2)
+    assert is_lost.wait(20)
     control.put(make_view(1, tenant="vision"))
-    thread.join(20)
+    wait.set()
+    wait_for(lambda: len(seen) == 1)
     control.put(make_view(2, tenant="vision"))
-    services = site.app.state.services
-    last_id = services.hub.name_place(first[0].seq)
-    (message,) = [next(ada._messages("/api/v1/events", {}, last_id))]
-    assert '"id":2' in message.data
+    thread.join(20)
+    assert [event.data["id"] for event in seen] == [1, 2]
 
 
 def until_unauthorized(stream, ended):

@@ -18,6 +18,7 @@ from clearway.model.runs import RunSpec
 from clearway.ports.views import ClusterView, JobState, JobView, NodeView, QueueView, TenantView
 from clearway.wire.api import (
     API,
+    BEGIN,
     GAP,
     IDS_MAX,
     LOG_BYTES_MAX,
@@ -230,7 +231,7 @@ class Client:
         for message in self._messages(f"{API}/events", {"kind": tuple(kinds)}):
             if message.kind == GAP:
                 yield EventView(seq=0, at_ms=0, kind=GAP, tenant="", data={})
-            else:
+            elif message.kind != BEGIN:
                 yield _decode(EventView, json.loads(message.data))
 
     # --- the server ---------------------------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ class Hub:
         self._lock = threading.Lock()
         self._kept: deque[Notice] = deque(maxlen=KEPT_MAX)
         self._taken = 0
+        self._last_seq = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._followers: set[asyncio.Event] = set()
         self._is_waking = False
@@ -79,19 +80,20 @@ class Hub:
         """What a client gives back as `Last-Event-ID` to go on behind notice `seq`."""
         return f"{self.life}.{seq}"
 
-    def position_after(self, last_id: str) -> tuple[int, bool]:
-        """Where to begin behind what `last_id` names ("" = behind all there are), and whether some in between are
-        lost: then it is behind all there are as well."""
+    def position_after(self, last_id: str) -> tuple[int, bool, str]:
+        """Where to begin behind what `last_id` names ("" = behind all there are), whether some in between are lost
+        (then it is behind all there are as well), and the name of that place."""
         life, _, number = last_id.rpartition(".")
         with self._lock:
+            end = self.name_place(self._last_seq)
             if not last_id:
-                return self._taken, False
-            kept = self._kept
+                return self._taken, False, end
+            oldest = self._kept[0].seq - 1 if self._kept else self._last_seq
             is_known = life == self.life and number.isascii() and number.isdigit() and len(number) < 19
-            if not is_known or not kept or not kept[0].seq - 1 <= int(number) <= kept[-1].seq:
-                return self._taken, True
-            newer = sum(1 for _ in takewhile(lambda notice: notice.seq > int(number), reversed(kept)))
-            return self._taken - newer, False
+            if not is_known or not oldest <= int(number) <= self._last_seq:
+                return self._taken, True, end
+            newer = sum(1 for _ in takewhile(lambda notice: notice.seq > int(number), reversed(self._kept)))
+            return self._taken - newer, False, last_id
 
     def read(self, position: int) -> tuple[int, bool, tuple[Notice, ...]]:
         """Notices from `position` on, at most BATCH_MAX: the position behind them, whether some before them are lost,
@@ -108,6 +110,7 @@ class Hub:
         with self._lock:
             self._kept.append(notice)
             self._taken += 1
+            self._last_seq = notice.seq
             loop, is_needed = self._loop, not self._is_waking
             self._is_waking = loop is not None
         if loop is not None and is_needed:

@@ -21,7 +21,7 @@ from clearway.server.events import show_notice
 from clearway.server.logs import LogFile, LogPlace, Stream, find_log
 from clearway.server.problems import Refusal
 from clearway.server.services import Services
-from clearway.wire.api import GAP
+from clearway.wire.api import BEGIN, GAP
 from clearway.wire.api_rows import encode_row
 
 MEDIA_TYPE: Final = "text/event-stream"
@@ -99,13 +99,13 @@ class _Pulse:
 async def follow_events(
     request: Request, services: Services, kinds: frozenset[str], last_id: str
 ) -> AsyncIterator[bytes]:
-    """What the caller may see of what changes; `gap` where some of it is lost to him."""
+    """`begin`, then what the caller may see of what changes; `gap` where some of it is lost to him."""
     hub, pulse = services.hub, _Pulse(request, services)
     news = hub.join()
     try:
         reach = await services.reach(request)
-        position, is_lost = hub.position_after(last_id)
-        yield HEARTBEAT
+        position, is_lost, place = hub.position_after(last_id)
+        yield make_message(BEGIN, {}, place)
         while not hub.is_closed:
             if pulse.is_due():
                 if not pulse.is_alive():

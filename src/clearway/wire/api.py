@@ -38,6 +38,9 @@ TAIL_LINES_MAX: Final = 100_000
 
 KEY_CHARACTERS_MAX: Final = 128
 
+BEGIN: Final = "begin"
+"""Kind of the first message of a stream of events: by its id one goes on though nothing has happened yet."""
+
 GAP: Final = "gap"
 """Kind of an event that says that some before it are lost to who follows."""
 

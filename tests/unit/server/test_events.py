@@ -34,15 +34,16 @@ def read_all(hub, position):
 
 def test_who_names_no_place_begins_behind_all_there_are(control, hub):
     tell(control, 3)
-    position, is_lost = hub.position_after("")
+    position, is_lost, place = hub.position_after("")
     tell(control)
+    assert hub.position_after(place) == (position, False, place), "what came since is not lost to who comes back"
     assert (read_all(hub, position), is_lost) == (([4], False), False)
 
 
 @pytest.mark.parametrize(("seq", "rest"), [(0, [1, 2, 3]), (1, [2, 3]), (3, [])])
 def test_who_names_his_last_notice_goes_on_behind_it(control, hub, seq, rest):
     tell(control, 3)
-    position, is_lost = hub.position_after(hub.name_place(seq))
+    position, is_lost, _ = hub.position_after(hub.name_place(seq))
     assert (read_all(hub, position), is_lost) == ((rest, False), False)
 
 
@@ -51,8 +52,16 @@ def test_who_names_his_last_notice_goes_on_behind_it(control, hub, seq, rest):
 )
 def test_a_place_of_another_life_or_of_none_is_a_gap(control, hub, last_id):
     tell(control, 3)
-    position, is_lost = hub.position_after(last_id)
+    position, is_lost, place = hub.position_after(last_id)
     assert (read_all(hub, position), is_lost) == (([], False), True)
+    assert not hub.position_after(place)[1], "from there on it is none"
+
+
+def test_a_place_before_the_first_notice_is_good(control, hub):
+    _, _, place = hub.position_after("")
+    assert hub.position_after(place) == (0, False, place)
+    tell(control, 2)
+    assert hub.position_after(place) == (0, False, place)
 
 
 def test_what_is_forgotten_is_a_gap(control, monkeypatch):
