@@ -33,6 +33,9 @@ CALL_S: Final = 30
 SILENCE_S: Final = 120
 """A watch that says nothing so long, bookmarks included (each minute), is dead."""
 
+CLOSING_S: Final = 0.25
+"""What aiohttp's own documentation gives connections with TLS to close ("Graceful shutdown")."""
+
 _COME_BACK: Final = frozenset({408, 429, 500, 502, 503, 504})
 _MERGE: Final = {"Content-Type": "application/strategic-merge-patch+json"}
 
@@ -70,8 +73,9 @@ class Client:
         return Client(kube.ApiClient(settings))
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Let go of the connections, and wait until they are gone: aiohttp closes those with TLS a little later."""
         await self._api.close()
+        await asyncio.sleep(CLOSING_S)
 
     async def get(self, path: str, **query: str) -> Json:
         """One object, or one page of a list."""
