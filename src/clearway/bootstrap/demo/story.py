@@ -77,7 +77,7 @@ class Demonstration:
         (elastic,) = self._submit(acts["then"], "an elastic job of 1 to 2 replicas")
         self._await(lambda: self._has_started(elastic) and self._has_saved(train) and self._has_saved(gang))
         (urgent,) = self._submit(acts["urgent"], "an urgent job of three replicas")
-        self._await(lambda: self._seen[urgent].state.is_final)
+        self._await(lambda: self._seen[urgent].state.is_final and self._seen[gang].state.is_final)
         tasks = self._submit(acts["burst"], "a burst of 24 tasks")
         everything = [elastic, train, gang, *tasks, urgent]
         self._await(lambda: all(self._seen[job].state.is_final for job in everything))
