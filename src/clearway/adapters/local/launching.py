@@ -74,6 +74,7 @@ def make_launch(task: Task, devices: DeviceSource, extra: Mapping[str, str]) -> 
         job=spec.id,
         generation=task.generation,
         replicas=replicas,
+        world=count,
         environment=environment,
         argv=argv,
         script=run.script if run.script.endswith("\n") else run.script + "\n",

@@ -7,7 +7,13 @@ import pytest
 
 from clearway.adapters.local.devices import parse_down
 from clearway.adapters.local.keeper.cgroups import find_mounts
-from clearway.adapters.local.keeper.contract import NOTHING_SAID, parse_progress, read_progress, write_request
+from clearway.adapters.local.keeper.contract import (
+    NOTHING_SAID,
+    make_job_dir,
+    parse_progress,
+    read_progress,
+    write_request,
+)
 from clearway.adapters.local.keeper.messages import Launch, ReplicaLaunch, Report, render_message
 from clearway.adapters.local.keeper.processes import collect_descendants, handles_signal, signal_number
 from clearway.adapters.local.keeper.records import Records, Started
@@ -18,7 +24,7 @@ from clearway.model.ids import NodeName
 def make_launch(job=5, generation=1, **more):
     replica = ReplicaLaunch(rank=0, node="n0", environment={"RANK": "0"}, stdin="", stdout="/o", stderr="/o")
     values = {"environment": {}, "argv": ("/bin/sh", "{script}"), "script": "true\n", "workdir": "/", "job_dir": "/j"}
-    return Launch(job=job, generation=generation, replicas=(replica,), devices=(("n0", 1),), **values, **more)
+    return Launch(job=job, generation=generation, replicas=(replica,), world=1, devices=(("n0", 1),), **values, **more)
 
 
 def test_hybrid_mounts_give_both_hierarchies():
@@ -173,3 +179,14 @@ def test_declared_failures_name_what_exists():
     health = parse_down('{"nodes": ["n0", "n7"], "devices": {"n0": [1, 5, "x"], "n9": [0]}}', nodes, "down.json")
     assert dict(health.nodes) == {"n0": "declared as failed in down.json"}
     assert list(health.devices) == [("n0", 1)]
+
+
+def test_directory_of_a_new_job_does_not_hold_what_another_of_its_number_left(tmp_path):
+    folder = tmp_path / "5"
+    for expected in (["5"], ["5", "5.before-1"], ["5", "5.before-1", "5.before-2"]):
+        make_job_dir(str(folder), None, None, is_new=True)
+        assert list(folder.iterdir()) == []
+        assert sorted(path.name for path in tmp_path.iterdir()) == expected
+        (folder / "checkpoint").write_text("precious")
+    make_job_dir(str(folder), None, None, is_new=False)
+    assert (folder / "checkpoint").exists()

@@ -101,8 +101,12 @@ def remove_request(job_dir: str) -> None:
         return
 
 
-def make_job_dir(job_dir: str, uid: int | None, gid: int | None) -> None:
-    """The job's own directory, for its user alone. Raises OSError."""
+def make_job_dir(job_dir: str, uid: int | None, gid: int | None, *, is_new: bool) -> None:
+    """The job's own directory, for its user alone. What lies there when a job is new is of another job that had its
+    number, before the control plane lost its memory: it is moved aside. Raises OSError."""
+    if is_new and os.path.lexists(job_dir):
+        aside = next(path for n in range(1, 1 << 20) if not os.path.lexists(path := f"{job_dir}.before-{n}"))
+        os.rename(job_dir, aside)
     try:
         os.mkdir(job_dir, 0o700)
     except FileExistsError:

@@ -12,7 +12,7 @@ import struct
 import sys
 import traceback
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from pathlib import Path
 from typing import Final
 
@@ -41,6 +41,8 @@ RESULTS_MS: Final = 3_600_000
 """Results that were told are kept so many and so long, for a controller that died before it wrote them down."""
 OUT_BYTES_MAX: Final = 64 << 20
 """A controller that lets so much pile up is cut off; it connects again and asks for all there is."""
+STALE_MAX: Final = 1_000
+"""Entries of runs that are over, or due at another time, that may stand in the heap before it is cleared of them."""
 IDLE_CHECK_MS: Final = 1_000
 
 
@@ -183,6 +185,9 @@ class Keeper:
             if due_tick != NEVER:
                 self._sequence += 1
                 heappush(self._due, (due_tick, self._sequence, run))
+                if len(self._due) > STALE_MAX + 4 * len(self._runs):
+                    self._due = [entry for entry in self._due if entry[2].due_tick == entry[0]]
+                    heapify(self._due)
 
     def ended(self, run: Run) -> None:
         """See `Host.ended`."""
@@ -253,8 +258,8 @@ class Keeper:
         old.successor = launch
         old.carried_limit_tick = old.limit_tick
         old.report.generation = launch.generation
-        action = "resize" if len(launch.replicas) != len(old.launch.replicas) else "migrate"
-        old.ask_to_leave(MOVED, action, launch.grace_ms, len(launch.replicas))
+        action = "migrate" if launch.world == old.launch.world else "resize"
+        old.ask_to_leave(MOVED, action, launch.grace_ms, launch.world)
 
     def _move_nothing(self, launch: Launch) -> None:
         """The job ended while it was being told to move: its end counts for the new generation too."""

@@ -43,6 +43,7 @@ class ReplicaLaunch:
 class Launch:
     """Everything that the keeper must know to run one generation of a job. Times in milliseconds.
 
+    world: replicas of the job, not all of which must be processes of ours (`Launch.FIRST_REPLICA`).
     argv: program and arguments; "{script}" stands for the path of the script. setup: shell text, "" = none.
     uid, gid, groups: None = do not change. cpu_milli, memory_bytes, processes_max: of the whole generation; 0 = no
     limit. limit_signal: number, 0 = none. preempt_signal: sent to processes that handle it. saves_on_signal: whether
@@ -56,6 +57,7 @@ class Launch:
     job: int
     generation: int
     replicas: tuple[ReplicaLaunch, ...]
+    world: int
     environment: dict[str, str]
     argv: tuple[str, ...]
     script: str

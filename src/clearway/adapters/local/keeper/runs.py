@@ -9,6 +9,7 @@ even that does not end is reported by name, and its devices with it, until it is
 Its processes outlive their keeper; `adopted` is where the next one takes over.
 """
 
+import contextlib
 import os
 import signal
 from dataclasses import dataclass, field
@@ -80,7 +81,7 @@ class Run:
         launch = self.launch
         try:
             self.group = self.host.groups.make(self.mark, launch)
-            contract.make_job_dir(launch.job_dir, launch.uid, launch.gid)
+            contract.make_job_dir(launch.job_dir, launch.uid, launch.gid, is_new=launch.generation == 1)
         except OSError as error:
             self._fail_start(f"prepare {error.filename or launch.job_dir}: {error.strerror}")
             return
@@ -140,10 +141,11 @@ class Run:
         assert self.group is not None
         for path in self.group.entry_files:
             write_text(path, str(pid))
-        if self.purpose is None:
-            os.write(link, b"g")
-        else:  # told to end before it began
+        if self.purpose is not None:  # told to end before it began
             processes.send_signal(pid, signal.SIGKILL)
+            return
+        with contextlib.suppress(OSError):  # it may have died
+            os.write(link, b"g")
 
     def _setup_ranks(self) -> list[int]:
         """The first replica of each node."""
@@ -277,7 +279,7 @@ class Run:
             "id": name,
             "action": action,
             "deadline": (now_ms() + grace_ms) / 1000,
-            "replicas": replicas or len(launch.replicas),
+            "replicas": replicas or launch.world,
         }
         has_spoken = os.path.lexists(f"{launch.job_dir}/{contract.PROGRESS}")
         contract.write_request(launch.job_dir, request, launch.uid, launch.gid)
@@ -352,7 +354,7 @@ class Run:
 
     def can_go_on(self, launch: Launch) -> bool:
         """Whether thawing is all that a start of `launch` needs."""
-        if self.stage != "frozen" or len(launch.replicas) != len(self.launch.replicas):
+        if self.stage != "frozen" or launch.world != self.launch.world:
             return False
         return launch.is_movable or launch.devices == self.launch.devices
 
