@@ -155,7 +155,7 @@ class LiveRun:
     def _is_over(self, submitted):
         if submitted < len(self.jobs) or self.backend.has_news:
             return False
-        return sum(row.state.is_final for row in self.store.rows.values()) == len(self.jobs)
+        return not self.control._memory.books.jobs
 
     def _submit(self, job):
         spec = replace(job.spec, id=PROVISIONAL_ID)
