@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from bench.compiling import measure_compiled
 from bench.figures import Benchmark, Figure, render_table, write_json
 from bench.kubernetes import measure_kubernetes
+from bench.live_driver import measure_driver
 from bench.living import (
     measure_live_burst,
     measure_live_gangs,
@@ -44,6 +45,7 @@ BENCHMARKS: Final[Mapping[str, Benchmark]] = {
     "submits": measure_submits,
     "lists": measure_lists,
     "journal": measure_journal,
+    "live-driver": measure_driver,
     "live-latency": measure_live_latency,
     "live-rate": measure_live_rate,
     "live-submits": measure_live_submits,

@@ -171,6 +171,12 @@ def measure_turns() -> Iterator[Figure]:
             yield _turn_figure(f"{policy}: the view of the cluster", [_look(control, backend) for _ in range(TURNS)])
 
 
+def measure_driver() -> Iterator[Figure]:
+    """Throughput, then turns with a long queue."""
+    yield from measure_throughput()
+    yield from measure_turns()
+
+
 def _turn_figure(what: str, seconds: Sequence[float]) -> Figure:
     name = f"live driver with 100,000 waiting, {what}"
     return Figure(name=name, value=median(seconds) * 1e3, unit="ms", bar=20.0, is_rate=False)
