@@ -52,6 +52,10 @@ def ready_path(path: Path) -> None:
             pass
         if not was_there:
             path.unlink()
+    except FileExistsError as error:
+        raise InputError(
+            f"{path}: expected a folder above the file, found a file there; choose another place"
+        ) from error
     except OSError as error:
         raise _not_writable(path, error) from error
 

@@ -10,6 +10,7 @@ from clearway.cli.session import Session
 from clearway.cli.slurm.sinfo_text import gres_of
 from clearway.cli.slurm.values import (
     ends_ms,
+    gpu_text_of,
     is_waiting,
     job_name_of,
     output_of,
@@ -72,7 +73,7 @@ def show_job_table(session: Session, jobs: Sequence[JobView], now_ms: int) -> No
 
 def render_devices(job: JobView) -> str:
     """`8`, `2×4` replicas by devices, `0.5`."""
-    each = f"{job.device_milli / MILLI:g}"
+    each = gpu_text_of(job)
     return each if job.replicas == 1 else f"{job.replicas}×{each}"
 
 
@@ -99,9 +100,9 @@ def show_job(session: Session, job: JobView, now_ms: int) -> None:
         ("State", job.state.value),
         ("Reason", "" if job.reason == "None" else f"{job.reason} {job.message}".strip()),
         ("Replicas", str(job.replicas)),
-        ("Devices each", f"{job.device_milli / MILLI:g}"),
-        ("CPUs each", f"{job.cpu_milli / MILLI:g}" if job.cpu_milli else ""),
-        ("Memory each", render_memory(job.memory_bytes) if job.memory_bytes else ""),
+        ("Devices each", gpu_text_of(job)),
+        ("CPUs each", f"{job.cpu_milli / MILLI / job.replicas:g}" if job.cpu_milli else ""),
+        ("Memory each", render_memory(job.memory_bytes // job.replicas) if job.memory_bytes else ""),
         ("Holds", "" if is_waiting(job) or job.state.is_final else render_place(job)),
         ("Submitted", render_moment(job.submit_ms, None)),
         ("Starts" if is_waiting(job) else "Started", render_moment(planned, None, "")),

@@ -39,7 +39,7 @@ def show_report(session: Session, job: JobView, now_ms: int) -> None:
         ("Submitted", render_moment(job.submit_ms, None)),
         ("Waited", render_elapsed(waited)),
         ("Ran for", f"{render_elapsed(ran)} / {render_time_limit(job.limit_ms, session.translate('no limit'))}"),
-        ("Device hours", f"{job.replicas * job.device_milli / MILLI * ran / HOUR_MS:.2f}"),
+        ("Device hours", f"{job.device_milli / MILLI * ran / HOUR_MS:.2f}"),
     ]
     show_pairs(session, ("", ""), [(session.translate(label), value) for label, value in head])
     for label, share in _bars(job, ran, waited):
@@ -87,7 +87,10 @@ def advise(job: JobView, now_ms: int) -> Sequence[Note]:
         )
     if job.state is JobState.OUT_OF_MEMORY:
         notes.append(
-            Note("It ran out of memory: ask for more than --mem={memory}M.", {"memory": job.memory_bytes >> 20})
+            Note(
+                "It ran out of memory: ask for more than --mem={memory}M.",
+                {"memory": (job.memory_bytes // job.replicas) >> 20},
+            )
         )
     if job.state is JobState.FAILED:
         values: dict[str, object] = {"job": job_name_of(job)}

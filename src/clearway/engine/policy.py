@@ -164,8 +164,8 @@ class Elasticity:
 class Headroom:
     """Devices kept free for tasks, services and interactive jobs: the forecast's number, at least `devices_min`.
 
-    cluster_min: with fewer devices in all, forecasts are not regarded: a burst of tasks would be forecast to fill a small
-    cluster again, and hold everything back from whoever waits.
+    cluster_min: with fewer devices in all, forecasts are not regarded: a burst of tasks would be forecast to fill a
+    small cluster again, and hold everything back from whoever waits.
     """
 
     enabled: bool = False

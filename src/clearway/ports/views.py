@@ -50,7 +50,7 @@ FINAL_STATES = frozenset(
 class JobView:
     """One job as people see it.
 
-    replicas: as it runs, or asks to. device_milli, cpu_milli, memory_bytes: of each replica.
+    replicas: as it runs, or asks to. device_milli, cpu_milli, memory_bytes: of all replicas.
     reason: Slurm's reason token, "None" while it runs or after a good end; message: one sentence more, "" = none.
     nodes: names of the nodes that it holds or held last, in order of its replicas, each once. devices: (node, indices
     within the node) of what it holds or held last. start_ms, end_ms: of its last run; None = not yet. start_planned_ms:

@@ -95,9 +95,9 @@ def tres_of(job: JobView) -> str:
     cpus = cpu_count_of(job)
     parts = [f"billing={cpus}", f"cpu={cpus}"]
     if job.device_milli:
-        parts.append(f"gres/gpu={job.replicas * job.device_milli / MILLI:g}")
+        parts.append(f"gres/gpu={job.device_milli / MILLI:g}")
     if job.memory_bytes:
-        parts.append(f"mem={render_memory(job.replicas * job.memory_bytes)}")
+        parts.append(f"mem={render_memory(job.memory_bytes)}")
     return ",".join([*parts, f"node={node_count_of(job)}"])
 
 

@@ -56,7 +56,7 @@ def render_job(job: JobView, *, now_ms: int, zone: datetime.tzinfo | None = None
         *([f"BatchHost={job.nodes[0]}"] if nodes else []),
         f"NumNodes={node_count_of(job)} NumCPUs={cpu_count_of(job)} NumTasks={job.replicas} CPUs/Task=N/A",
         f"TRES={tres_of(job)}",
-        f"MinMemoryNode={render_memory(job.memory_bytes)}",
+        f"MinMemoryNode={render_memory(job.memory_bytes // job.replicas)}",
         *_describe_devices(job),
         *([f"Command={script}"] if script else []),
         f"WorkDir={job.workdir}",

@@ -173,7 +173,9 @@ def _resource_columns() -> tuple[Column[Line], ...]:
         Column("D", ("numnodes",), "NODES", lambda line: str(node_count_of(line.job))),
         Column("N", ("nodelist",), "NODELIST", lambda line: render_host_list(_held_nodes(line.job))),
         Column("C", ("numcpus",), "CPUS", lambda line: str(cpu_count_of(line.job))),
-        Column("m", ("minmemory",), "MIN_MEMORY", lambda line: render_memory(line.job.memory_bytes)),
+        Column(
+            "m", ("minmemory",), "MIN_MEMORY", lambda line: render_memory(line.job.memory_bytes // line.job.replicas)
+        ),
         Column("b", ("tres-per-node", "gres"), "TRES_PER_NODE", _gres_of),
         Column("Y", ("schednodes",), "SCHEDNODES", lambda _line: "(null)"),
     )

@@ -67,13 +67,13 @@ def node_count_of(job: JobView) -> int:
 
 
 def cpu_count_of(job: JobView) -> int:
-    """Whole CPUs of all replicas; at least one each, as Slurm counts. `cpu_milli` is of one replica."""
-    return job.replicas * max(1, -(-job.cpu_milli // MILLI))
+    """Whole CPUs of all replicas; at least one each, as Slurm counts."""
+    return max(job.replicas, -(-job.cpu_milli // MILLI))
 
 
 def gpu_text_of(job: JobView) -> str:
     """`8`, or `0.5` of a shared device: devices of one replica."""
-    return f"{job.device_milli / MILLI:g}"
+    return f"{job.device_milli / MILLI / job.replicas:g}"
 
 
 def output_of(job: JobView) -> str:
