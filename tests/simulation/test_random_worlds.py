@@ -33,3 +33,20 @@ def test_random_worlds_keep_every_invariant_under_every_policy(seeds):
         policy = POLICIES[seed % len(POLICIES)]
         make = make_power_world if seed % 5 == 0 else make_world
         run_checked(make(seed), Kernel(policy, RuntimeHistory()))
+
+
+KEPT = (
+    # A claimant and a singleton of its name in one plan; room made for a singleton while another of its name starts; a
+    # job that held devices after the last end; a claimant that the power budget refuses, on a device that is shared.
+    (6_963, "las", make_world),
+    (9_946, "gittins", make_world),
+    (3_526, "first-fit", make_world),
+    (10_015, "las", make_power_world),
+)
+"""Worlds that once broke an invariant."""
+
+
+@pytest.mark.parametrize(("seed", "name", "make"), KEPT)
+def test_worlds_that_once_broke_an_invariant_keep_it(seed, name, make):
+    policy = next(policy for policy in POLICIES if policy.name == name)
+    run_checked(make(seed), Kernel(policy, RuntimeHistory()))

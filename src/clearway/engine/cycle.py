@@ -246,11 +246,12 @@ class Planner:
             record = state.by_row[row]
             milli = claim.allocation.replicas * record.spec.request.device_milli
             is_ready = is_claim_ready(cls, claim.allocation.nodes, claim.allocation.devices, state.door)
-            if is_ready and within_limits(state, row, milli):
-                moves.append(Start(record.spec.id, record.generation + 1, claim.allocation))
-                self._trial.start_claimant(row, claim.allocation)
-            else:
+            start = Start(record.spec.id, record.generation + 1, claim.allocation)
+            if not (is_ready and within_limits(state, row, milli)):
                 state.rows.table[JOB_REASON, row] = REASONS.index(ReasonCode.CLEANING)
+            elif self._gate is None or self._gate.lets(start):
+                moves.append(start)
+                self._trial.start_claimant(row, claim.allocation)
 
     # --- step 10: power -----------------------------------------------------------------------------------------------
 

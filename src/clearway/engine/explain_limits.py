@@ -85,10 +85,10 @@ def _find_array(
     code, kind = state.dependencies.dependency_reason(record.spec, dependency), dependency.kind
     assert dependency.job is not None
     if code is ReasonCode.DEPENDENCY:
-        live = tuple(job for job in tasks if job in state.jobs)
-        text = f"waits for {len(live)} of {len(tasks)} tasks of array {dependency.job} ({kind.value})"
+        missing = tuple(job for job in tasks if job in state.jobs)
+        text = f"waits for {len(missing)} of {len(tasks)} tasks of array {dependency.job} ({kind.value})"
         event = JobStarted if kind is DependencyKind.AFTER else JobFinished
-        return make_finding(code, text, blockers=live, helped_by=(event.__name__,))
+        return make_finding(code, text, blockers=missing, helped_by=(event.__name__,))
     if code is ReasonCode.DEPENDENCY_NEVER:
         text = f"tasks of array {dependency.job} ended so that {kind.value} can never be satisfied"
         return make_finding(code, text, fix=_without_dependency(dependency.job))

@@ -164,7 +164,7 @@ class PowerGate:
         """The moves that pass. Room is made for a job by all the moves that this takes, or by none."""
         kept, given_up = [], set()
         for move in moves:
-            if self._lets(move):
+            if self.lets(move):
                 kept.append(move)
             else:
                 given_up.add(_beneficiary(move))
@@ -173,7 +173,7 @@ class PowerGate:
     def refused_rows(self, starts: Sequence[Start]) -> list[int]:
         """Rows of those starts that would not pass. None passes yet."""
         left, used = self._left, self.account.used.copy()
-        refused = [self.state.jobs[move.job].row for move in starts if not self._lets(move)]
+        refused = [self.state.jobs[move.job].row for move in starts if not self.lets(move)]
         self._left, self.account.used = left, used
         return refused
 
@@ -181,8 +181,8 @@ class PowerGate:
         """The moves that passed with the caps that they need: lower ones before, higher ones after them."""
         return with_caps(self.state, moves, self.account.decide_caps(self.budget))
 
-    def _lets(self, move: Move) -> bool:
-        """Whether the move is to be made."""
+    def lets(self, move: Move) -> bool:
+        """Whether the move is to be made. One that was let through already is so again."""
         if not isinstance(move, Start | Resize | Migrate):
             return True
         devices = np.unique(move.allocation.devices)
