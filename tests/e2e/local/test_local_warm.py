@@ -174,3 +174,26 @@ def test_variables_of_the_task_are_heeded_though_the_interpreter_has_started(ben
     bench.start(5)
     finish(bench, 5)
     assert bench.output(5) == "42\n"
+
+
+def test_threads_and_exit_handlers_of_a_task_are_waited_for(bench):
+    script = """
+import atexit, threading, time
+atexit.register(lambda: print("at exit"))
+threading.Thread(target=lambda: (time.sleep(0.1), print("thread"))).start()
+print("main")
+"""
+    (bench.workdir / "task.py").write_text(script)
+    add(bench, 5)
+    bench.start(5)
+    assert finish(bench, 5).outcome is Outcome.COMPLETED
+    assert bench.output(5) == "main\nthread\nat exit\n"
+
+
+@pytest.mark.parametrize(("end", "code", "output"), [("None", 0, ""), ("7", 7, ""), ("'no data'", 1, "no data\n")])
+def test_task_exits_as_sys_exit_says(bench, end, code, output):
+    (bench.workdir / "task.py").write_text(f"import sys\nsys.exit({end})\n")
+    add(bench, 5)
+    bench.start(5)
+    assert finish(bench, 5).exit_code == code
+    assert bench.output(5) == output

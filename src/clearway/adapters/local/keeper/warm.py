@@ -7,7 +7,9 @@ tells `pid N`, waits for a byte while the keeper puts it into its control group,
 What it tells after its pid is why it cannot.
 """
 
+import atexit
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -15,6 +17,7 @@ import runpy
 import signal
 import socket
 import sys
+import threading
 
 REQUEST_BYTES_MAX = 1 << 20
 
@@ -25,6 +28,7 @@ def serve() -> "dict[str, object] | None":
     for name in sys.argv[1:]:
         with contextlib.suppress(Exception):
             importlib.import_module(name)
+    gc.freeze()  # or the first collection in each task would touch, and so copy, all that was imported
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, REQUEST_BYTES_MAX, 1)
         if not data:
@@ -92,9 +96,33 @@ def run(argv: "list[str]") -> None:
         runpy.run_path(argv[0], run_name="__main__")
 
 
+def finish(argv: "list[str]") -> int:
+    """Run, and end as an interpreter does: wait for threads, call what was registered for the exit, flush. Only the
+    taking apart of every module is left out: in a fork it would copy all the memory that is shared with the runner.
+    Returns the exit code."""
+    code = 0
+    try:
+        run(argv)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        if code and not isinstance(end.code, int):
+            print(end.code, file=sys.stderr)
+    except BaseException:  # as the interpreter does with what nobody caught
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    for end_all in (getattr(threading, "_shutdown", None), getattr(atexit, "_run_exitfuncs", None)):
+        if end_all is not None:
+            with contextlib.suppress(Exception):
+                end_all()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    return code & 0xFF
+
+
 if __name__ == "__main__":
     found = serve()
     if found is not None:
         become(found)
         catch_up(dict(found["environment"]))  # type: ignore[call-overload]
-        run([str(word) for word in found["argv"]])  # type: ignore[attr-defined]
+        os._exit(finish([str(word) for word in found["argv"]]))  # type: ignore[attr-defined]
