@@ -72,16 +72,18 @@ class Api:
         return made
 
     async def await_bound(self, count: int) -> dict[str, float]:
-        """When each of `count` pods was seen bound, by uid."""
+        """When each of `count` pods was seen bound, by uid. A server may end a watch; the next begins with what is."""
         seen: dict[str, float] = {}
         query = {"watch": "1", "timeoutSeconds": str(int(PATIENCE_S))}
-        async with self.session() as session, session.get("/api/v1/pods", params=query) as response:
-            async for line in response.content:
-                pod = json.loads(line)["object"]
-                if pod["spec"].get("nodeName"):
-                    seen.setdefault(pod["metadata"]["uid"], time.perf_counter())
-                    if len(seen) == count:
-                        break
+        async with self.session() as session:
+            while len(seen) < count:
+                async with session.get("/api/v1/pods", params=query) as response:
+                    async for line in response.content:
+                        pod = json.loads(line)["object"]
+                        if pod["spec"].get("nodeName"):
+                            seen.setdefault(pod["metadata"]["uid"], time.perf_counter())
+                            if len(seen) == count:
+                                break
         return seen
 
 
