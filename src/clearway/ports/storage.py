@@ -7,9 +7,9 @@
 - Jobs, runs and audit lines are written in the same transaction as the records that caused them, and are never ahead
   of the journal or behind it.
 - `StorageError` says that the world failed (disk full, read-only, server gone): the caller keeps what it wanted to
-  write and tries again. The next `append` must begin with the same events and audit lines: where the answer was lost,
-  they may have been kept after all, and then they are not written twice. `JournalError` says that what is stored is
-  damaged: nobody may go on from there.
+  write and tries again, or drops it. Where the answer of a commit was lost, readers may see for a while what was
+  written; before the store does anything else it takes that back. `JournalError` says that what is stored is damaged:
+  nobody may go on from there.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -65,7 +65,7 @@ class Database(Protocol):
         ...
 
     def after_doubt(self, connection: Connection) -> None:
-        """Make sure that what is found after a failed commit is on disk."""
+        """Make sure that what a failed commit has left all the same is on disk, before more is written behind it."""
         ...
 
     def is_damage(self, error: BaseException) -> bool:
@@ -210,7 +210,8 @@ class SqliteDatabase:
             os.close(fd)
 
     def after_doubt(self, connection: Connection) -> None:
-        """After a sync that failed, pages may be in memory alone: copying the WAL syncs the database itself."""
+        """After a sync that failed, pages of the WAL may be in memory alone, and what is behind them would be lost with
+        them: copying them syncs the database itself."""
         driver: Any = connection.connection.driver_connection  # past SQLAlchemy, which would begin a transaction
         if driver.execute("PRAGMA wal_checkpoint(FULL)").fetchone()[0]:
             raise StorageError(f"{self.label}: a reader is in the way of syncing what was written; trying again")

@@ -2,15 +2,15 @@
 
 Invariants: `head` is where journal and audit end, and changes in the same transaction as they do. A write names the
 head and the epoch that it builds on, so nothing is written after what this process does not know. When an `append`
-fails, the connection is given up; before the next write, the head found in the database tells whether the one in flight
-was kept.
+fails, the connection is given up; before anything else is done, the head found in the database tells whether the one in
+flight was kept all the same, and then it is taken back: what an append that failed wanted to write is not there.
 """
 
 import contextlib
 import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -27,10 +27,10 @@ from clearway.adapters.storage.databases import (
     find_database,
     refuse_overtaken,
 )
-from clearway.adapters.storage.reader import SqlReader
+from clearway.adapters.storage.reader import IDS_PER_QUERY, SqlReader
 from clearway.adapters.storage.schema import SCHEMA_HEAD, check_version, migrate, read_version
 from clearway.adapters.storage.tables import AUDIT, HEAD, JOBS, JOURNAL, META, RUNS
-from clearway.model.errors import InputError, InternalError
+from clearway.model.errors import InputError
 from clearway.model.events import Event
 from clearway.model.ids import JobId
 from clearway.model.runs import RunSpec
@@ -52,16 +52,8 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """Records of appends that failed and yet were kept: the caller will give them again."""
-
-    events: tuple[rows.Draft, ...] = ()
-    audit: tuple[rows.Draft, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Batch:
-    """One append, ready to be written after `before`."""
+    """One append, to be written after `before`. replaced: rows of jobs as they were, filled while it is written."""
 
     before: Head
     after: Head
@@ -69,7 +61,7 @@ class Batch:
     audit: list[rows.Row]
     runs: list[rows.Row]
     jobs: list[rows.Row]
-    drafts: Kept
+    replaced: list[rows.Row] = field(default_factory=list)
 
 
 class SqlStore:
@@ -82,7 +74,6 @@ class SqlStore:
         self._head = Head()
         self._epoch = 0
         self._doubt: Batch | None = None
-        self._kept = Kept()
         self._is_open = False
 
     def open(self, *, create: bool) -> None:
@@ -106,16 +97,12 @@ class SqlStore:
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def append(self, changes: Changes) -> int:
-        """Write and sync; returns the number of the journal's last record. Raises StorageError, JournalError.
-
-        After a StorageError the next append begins with the same events and audit lines: what of them turns out to have
-        been kept is not written again.
-        """
+        """Write and sync; returns the number of the journal's last record. Raises StorageError, JournalError."""
         assert self._is_open, "the store is closed"
-        drafts = Kept(tuple(rows.draft_events(changes.events)), tuple(rows.draft_audit(changes.audit)))
+        drafts = rows.draft_events(changes.events), rows.draft_audit(changes.audit)
         try:
-            connection = self._connection or self._connect_again()
-            batch = self._make_batch(changes, drafts)
+            connection = self._settled()
+            batch = self._make_batch(changes, *drafts)
             if _is_empty(changes):
                 return self._head.seq
             self._doubt = batch
@@ -127,20 +114,13 @@ class SqlStore:
         except BaseException:
             self._let_go()
             raise
-        self._doubt, self._kept, self._head = None, Kept(), batch.after
+        self._doubt, self._head = None, batch.after
         return self._head.seq
 
-    def _make_batch(self, changes: Changes, drafts: Kept) -> Batch:
-        """The changes as rows, without the records that an append which failed has left."""
-        kept, head = self._kept, self._head
-        if drafts.events[: len(kept.events)] != kept.events or drafts.audit[: len(kept.audit)] != kept.audit:
-            raise InternalError(
-                f"an append failed and yet {len(kept.events)} records up to {head.seq} were kept; expected the next "
-                "append to begin with them, found others"
-            )
-        drafts = Kept(drafts.events[len(kept.events) :], drafts.audit[len(kept.audit) :])
-        journal = rows.chain_records(drafts.events, head.seq, head.checksum)
-        audit = rows.chain_records(drafts.audit, head.audit_seq, head.audit_checksum)
+    def _make_batch(self, changes: Changes, events: list[rows.Draft], lines: list[rows.Draft]) -> Batch:
+        head = self._head
+        journal = rows.chain_records(events, head.seq, head.checksum)
+        audit = rows.chain_records(lines, head.audit_seq, head.audit_checksum)
         after = Head(
             head.seq + len(journal),
             journal[-1]["checksum"] if journal else head.checksum,
@@ -148,31 +128,37 @@ class SqlStore:
             audit[-1]["checksum"] if audit else head.audit_checksum,
             max(head.last_job, rows.highest_job(changes)),
         )
-        return Batch(head, after, journal, audit, rows.run_rows(changes.runs), rows.job_rows(changes.jobs), drafts)
+        return Batch(head, after, journal, audit, rows.run_rows(changes.runs), rows.job_rows(changes.jobs))
 
     def _write(self, connection: Connection, batch: Batch) -> None:
-        before, after = batch.before, batch.after
-        moved = connection.execute(
-            _MOVE_HEAD,
-            {
-                "old_seq": before.seq,
-                "old_checksum": before.checksum,
-                "old_epoch": self._epoch,
-                "new_seq": after.seq,
-                "new_checksum": after.checksum,
-                "new_audit_seq": after.audit_seq,
-                "new_audit_checksum": after.audit_checksum,
-                "new_last_job": after.last_job,
-            },
+        self._move_head(connection, batch.before, batch.after)
+        batch.replaced[:] = _rows_of(
+            connection, [row["id"] for row in batch.jobs if row["id"] <= batch.before.last_job]
         )
-        if moved.rowcount != 1:
-            refuse_overtaken(self._database.label, "")
         for table, batch_rows in ((JOURNAL, batch.journal), (AUDIT, batch.audit)):
             if batch_rows:
                 connection.execute(sa.insert(table), batch_rows)
         for table, batch_rows in ((RUNS, batch.runs), (JOBS, batch.jobs)):
             if batch_rows:
                 connection.execute(_UPSERTS[connection.dialect.name, table.name], batch_rows)
+
+    def _take_back(self, connection: Connection, batch: Batch) -> None:
+        """Undo a write that failed for its caller and was kept all the same."""
+        before = batch.before
+        self._move_head(connection, batch.after, before)
+        connection.execute(sa.delete(JOURNAL).where(JOURNAL.c.seq > before.seq))
+        connection.execute(sa.delete(AUDIT).where(AUDIT.c.seq > before.audit_seq))
+        connection.execute(sa.delete(RUNS).where(RUNS.c.first_job > before.last_job))
+        connection.execute(sa.delete(JOBS).where(JOBS.c.id > before.last_job))
+        if batch.replaced:
+            connection.execute(_UPSERTS[connection.dialect.name, JOBS.name], batch.replaced)
+
+    def _move_head(self, connection: Connection, old: Head, new: Head) -> None:
+        """Nothing is written after what this process does not know, nor by one that was overtaken."""
+        values = {f"new_{name}": value for name, value in _columns_of(new).items()}
+        known = {"old_seq": old.seq, "old_checksum": old.checksum, "old_epoch": self._epoch}
+        if connection.execute(_MOVE_HEAD, values | known).rowcount != 1:
+            refuse_overtaken(self._database.label, "")
 
     # --- connecting again ---------------------------------------------------------------------------------------------
 
@@ -187,27 +173,30 @@ class SqlStore:
         except SQLAlchemyError:
             return  # it is gone already
 
-    def _connect_again(self) -> Connection:
-        """A new connection, and certainty about the append that failed. Raises StorageError, JournalError."""
-        connection = self._database.connect_writer()
-        self._connection = connection
-        self._database.after_doubt(connection)
-        connection.commit()
+    def _settled(self) -> Connection:
+        """The connection, with what is stored being what was acknowledged. Raises StorageError, JournalError."""
+        if self._connection is None:
+            self._connection = self._database.connect_writer()
+            self._settle(self._connection)
+        return self._connection
+
+    def _settle(self, connection: Connection) -> None:
+        """Find out what became of the append that failed, and take it back if it was kept."""
+        label = self._database.label
         with connection.begin():
-            head, epoch, writer = _read_head(self._database.label, connection)
+            head, epoch, writer = _read_head(label, connection)
         if epoch != self._epoch:
-            refuse_overtaken(self._database.label, writer)
-        doubt = self._doubt
-        if doubt is not None and head == doubt.after:
-            self._kept = Kept(self._kept.events + doubt.drafts.events, self._kept.audit + doubt.drafts.audit)
-            self._head = head
+            refuse_overtaken(label, writer)
+        if self._doubt is not None and head == self._doubt.after:
+            self._database.after_doubt(connection)
+            with connection.begin():
+                self._take_back(connection, self._doubt)
         elif head != self._head:
             raise JournalError(
-                f"{self._database.label}: expected the journal to end at record {self._head.seq}, found {head.seq}: "
+                f"{label}: expected the journal to end at record {self._head.seq}, found {head.seq}: "
                 "what was written is gone, or somebody else wrote"
             )
         self._doubt = None
-        return connection
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
@@ -239,11 +228,23 @@ class SqlStore:
 
     def read_journal(self, after: int = 0) -> Iterator[tuple[int, Event]]:
         """Records with numbers above `after`, in order, each with its number. Raises JournalError, StorageError."""
+        self._settle_first()
         return self._reader.read_journal(after)
 
     def read_runs(self, jobs: Sequence[JobId]) -> Mapping[JobId, RunSpec]:
         """How to run these jobs. Raises JournalError where one is missing."""
+        self._settle_first()
         return self._reader.read_runs(jobs)
+
+    def _settle_first(self) -> None:
+        try:
+            self._settled()
+        except DRIVER_ERRORS as error:
+            self._let_go()
+            explain_failure(self._database, "reading", error)
+        except BaseException:
+            self._let_go()
+            raise
 
     def last_job_id(self) -> int:
         """The highest job number ever written; 0 = none."""
@@ -342,6 +343,15 @@ def _columns_of(head: Head) -> dict[str, Any]:
         "audit_checksum": head.audit_checksum,
         "last_job": head.last_job,
     }
+
+
+def _rows_of(connection: Connection, jobs: Sequence[int]) -> list[rows.Row]:
+    """The rows of these jobs as they are."""
+    found: list[rows.Row] = []
+    for first in range(0, len(jobs), IDS_PER_QUERY):
+        chosen = sa.select(JOBS).where(JOBS.c.id.in_(jobs[first : first + IDS_PER_QUERY]))
+        found.extend(dict(row) for row in connection.execute(chosen).mappings())
+    return found
 
 
 def _read_head(label: str, connection: Connection) -> tuple[Head, int, str]:
