@@ -19,7 +19,7 @@ from support.fake_control import NOW_MS
 from support.served import make_site, running
 from support.stored import make_view
 
-EXAMPLES = 20
+EXAMPLES = 12
 """Of each operation and mode: some 30 s of one core in all."""
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
