@@ -7,6 +7,7 @@ nothing that must be tidied. Stopping leaves jobs alone; the next start finds th
 import contextlib
 import fcntl
 import getpass
+import logging
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from clearway.adapters.local.keeper.host import Settings as KeeperSettings
 from clearway.adapters.storage import open_store
 from clearway.bootstrap.configuration import read_config_file, resolve_policy
 from clearway.bootstrap.demo.story import DEMO_CONFIG
+from clearway.bootstrap.fanout import Feed, start_feed
 from clearway.bootstrap.journal import database_url
 from clearway.bootstrap.machine import find_devices
 from clearway.bootstrap.places import (
@@ -51,6 +53,8 @@ from clearway.wire.problems import ParseError
 
 if TYPE_CHECKING:
     from clearway.bootstrap.kubernetes import Pods
+
+_LOG = logging.getLogger(__name__)
 
 STOP_S: Final = 30.0
 
@@ -98,6 +102,7 @@ class ControlPlane:
         self._controller = controller
         self._server = server
         self._failure: BaseException | None = None
+        self._feed: Feed | None = None
         self._thread = threading.Thread(target=self._run, name="clearway-control")
 
     @property
@@ -109,8 +114,11 @@ class ControlPlane:
         """Start the thread of the controller, then serve, then say so in `server.json`."""
         self._thread.start()
         self._server.start()
+        if self._config.redis_url is not None:
+            self._feed = start_feed(self._controller, self._config.redis_url, _LOG.warning)
         source = str(self._config_file.absolute()) if self._config_file else ""
-        write_running(self.places, Running(url=self.url, pid=os.getpid(), version=__version__, config=source))
+        running = Running(url=self.url, pid=os.getpid(), version=__version__, config=source, ca_file=self._certificate)
+        write_running(self.places, running)
 
     def _run(self) -> None:
         try:
@@ -126,7 +134,11 @@ class ControlPlane:
 
     def client(self) -> Client:
         """A client in the operator's name."""
-        return Client(self.url, read_secret(self.places.token))
+        return Client(self.url, read_secret(self.places.token), ca_file=self._certificate or None)
+
+    @property
+    def _certificate(self) -> str:
+        return str(self._config.tls[0].absolute()) if self._config.tls else ""
 
     def summary(self) -> dict[str, object]:
         """Words for the line that says that it is ready."""
@@ -155,6 +167,8 @@ class ControlPlane:
 
     def stop(self) -> None:
         """Stop serving, let the controller end its turn, let go of everything. Jobs go on."""
+        if self._feed is not None:
+            self._feed.stop()
         with contextlib.suppress(FileNotFoundError):
             self.places.server.unlink()
         self._server.stop()
@@ -168,6 +182,7 @@ class ControlPlane:
 def start_control_plane(request: UpRequest) -> ControlPlane:
     """Everything from reading the configuration to taking requests. Raises InputError, StorageError, JournalError."""
     config = _read(request)
+    logging.basicConfig(level=config.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     policy = resolve_policy(config)
     places = Places(config.state_dir or find_state_dir(request.environment))
     lock = take_lock(places)
@@ -271,7 +286,16 @@ def _make_token(places: Places) -> bool:
 
 
 def _local_config(config: Config, places: Places) -> LocalConfig:
-    return LocalConfig(state=places.folder / "keeper", settings=KeeperSettings(kill_wait_ms=config.kill_wait_ms))
+    return LocalConfig(
+        state=places.folder / "keeper",
+        account=only_account(),
+        settings=KeeperSettings(kill_wait_ms=config.kill_wait_ms),
+    )
+
+
+def only_account() -> str:
+    """As whom all jobs run: whoever is not root can run them as himself alone. "" = each as its user."""
+    return "" if os.geteuid() == 0 else getpass.getuser()
 
 
 def _make_server(
@@ -280,7 +304,7 @@ def _make_server(
     """The server, and the list into which to put the control plane that its `reload` speaks to."""
     host, port = config.address
     certificate, key = config.tls or (None, None)
-    settings = ServerSettings(host=host, port=port, certificate=certificate, private_key=key)
+    settings = ServerSettings(host=host, port=port, certificate=certificate, private_key=key, account=only_account())
     clock = SystemClock()
     planes: list[ControlPlane] = []
     app = make_app(

@@ -11,7 +11,7 @@ The state directory holds, each readable by its owner alone:
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -65,12 +65,14 @@ class Places:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """What `server.json` says. config: the file that it was started with, "" = none."""
+    """What `server.json` says. config: the file that it was started with, "" = none. ca_file: its certificate, which is
+    trusted for being named in a file of this user's; "" = it has none."""
 
     url: str
     pid: int
     version: str = ""
     config: str = ""
+    ca_file: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +99,7 @@ def find_connection(environment: Mapping[str, str], asked: Path | None = None) -
     places = Places(find_state_dir(environment, asked))
     url = environment.get(URL_VARIABLE, "")
     token = environment.get(TOKEN_VARIABLE, "")
+    ca_file = environment.get(CA_FILE_VARIABLE, "")
     if not url or asked is not None:
         running = read_running(places)
         if running is None:
@@ -104,17 +107,18 @@ def find_connection(environment: Mapping[str, str], asked: Path | None = None) -
                 f"expected a control plane that runs, found none by {places.server}; start one with `clearway up`, "
                 f"or name one: {URL_VARIABLE} and {TOKEN_VARIABLE}"
             )
-        url = running.url
+        url, ca_file = running.url, ca_file or running.ca_file
     if not token:
         token = read_secret(places.token)
-    return Connection(url=url, token=token, ca_file=environment.get(CA_FILE_VARIABLE) or None)
+    return Connection(url=url, token=token, ca_file=ca_file or None)
 
 
 def read_running(places: Places) -> Running | None:
     """What `server.json` says; None = there is none. Raises InputError for one that makes no sense."""
     try:
         data = json.loads(places.server.read_text(encoding="utf-8"))
-        return Running(url=data["url"], pid=int(data["pid"]), version=data.get("version", ""), config=data["config"])
+        words = {name: str(data.get(name, "")) for name in ("version", "config", "ca_file")}
+        return Running(url=data["url"], pid=int(data["pid"]), **words)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -123,10 +127,7 @@ def read_running(places: Places) -> Running | None:
 
 def write_running(places: Places, running: Running) -> None:
     """Say that a control plane runs. The file is replaced as a whole."""
-    text = json.dumps(
-        {"url": running.url, "pid": running.pid, "version": running.version, "config": running.config}, indent=1
-    )
-    write_private(places.server, text + "\n")
+    write_private(places.server, json.dumps(asdict(running), indent=1) + "\n")
 
 
 def read_secret(path: Path) -> str:

@@ -38,7 +38,6 @@ DEFAULT_LISTEN: Final = "127.0.0.1:8642"
 """Loopback only."""
 
 RETRIES_MAX: Final = 1_000
-WARM_RUNNERS_MAX: Final = 4_096
 
 DEFAULT_QUEUES: Final = (
     QueueSpec(name=QueueName("debug"), priority=50),
@@ -58,10 +57,8 @@ SYNONYMS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("bind", "address", "host", "port"), "listen"),
     **dict.fromkeys(("data_dir", "StateSaveLocation", "state"), "state_dir"),
     **dict.fromkeys(("KillWait", "killwait"), "kill_wait"),
-    **dict.fromkeys(("GraceTime", "grace_time", "grace_period"), "grace"),
     **dict.fromkeys(("gpus", "gpu"), "devices"),
     **dict.fromkeys(("max_retries", "backoff_limit"), "retries"),
-    **dict.fromkeys(("warm_pool", "runners"), "warm_runners"),
     **dict.fromkeys(("loglevel", "log"), "log_level"),
     **dict.fromkeys(("cert", "certificate_file"), "certificate"),
     **dict.fromkeys(("private_key", "key_file"), "key"),
@@ -141,9 +138,7 @@ class ConfigModel(site_file.SiteModel):
     users: tuple[UserModel, ...] = ()
     default_tenant: Name = ROOT_TENANT
     kill_wait: Annotated[int, convert(_read_delay)] = 30 * SECOND_MS
-    grace: Annotated[int, convert(_read_delay)] = 30 * SECOND_MS
     retries: Annotated[Count, pydantic.Field(le=RETRIES_MAX)] = 3
-    warm_runners: Annotated[Count, pydantic.Field(le=WARM_RUNNERS_MAX)] = 0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @pydantic.model_validator(mode="after")
@@ -196,9 +191,7 @@ class Config:
     users: tuple[UserDefaults, ...] = ()
     default_tenant: TenantName = ROOT_TENANT
     kill_wait_ms: int = 30 * SECOND_MS
-    grace_ms: int = 30 * SECOND_MS
     retries: int = 3
-    warm_runners: int = 0
     log_level: str = "info"
     document: Document | None = field(default=None, repr=False, compare=False)
 
@@ -272,9 +265,7 @@ def _make_config(model: ConfigModel, short: ClusterSpec | None, document: Docume
         ),
         default_tenant=TenantName(model.default_tenant),
         kill_wait_ms=model.kill_wait,
-        grace_ms=model.grace,
         retries=model.retries,
-        warm_runners=model.warm_runners,
         log_level=model.log_level,
         document=document,
     )

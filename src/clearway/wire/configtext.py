@@ -41,9 +41,7 @@ users:                                    # whom to expect; tokens are made by `
 # default_tenant: root                    # of users that are not listed
 
 # kill_wait: 30s                          # between SIGTERM and SIGKILL at a time limit or a cancel
-# grace: 30s                              # to save before a preemption, for jobs that do not say
 # retries: 3                              # failed starts before a job is held
-# warm_runners: 0                         # interpreters kept ready for tasks
 # log_level: info
 """
 
@@ -69,9 +67,7 @@ def describe_config(config: Config) -> dict[str, Any]:
         "users": [{"name": user.name, "tenant": user.tenant, "role": user.role} for user in config.users],
         "default_tenant": config.default_tenant,
         "kill_wait": render_duration(config.kill_wait_ms),
-        "grace": render_duration(config.grace_ms),
         "retries": config.retries,
-        "warm_runners": config.warm_runners,
         "log_level": config.log_level,
     }
 

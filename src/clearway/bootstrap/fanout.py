@@ -1,0 +1,60 @@
+"""Feeds what a control plane knows into the Redis that its configuration names: notices at once, views each second."""
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from clearway.adapters.redis_live import open_fanout
+from clearway.model.ids import JobId
+from clearway.ports.control import Control, Notice
+from clearway.ports.fanout import Fanout
+
+VIEW_S: Final = 1.0
+"""Between two views of the cluster."""
+
+
+class Feed:
+    """Runs from `begin` to `stop`. Nothing waits for it: where Redis is gone, the control plane goes on."""
+
+    def __init__(self, control: Control, fanout: Fanout) -> None:
+        self._control = control
+        self._fanout = fanout
+        self._ended = threading.Event()
+        self._changed: dict[JobId, None] = {}
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="clearway-fanout", daemon=True)
+        self._unsubscribe = control.subscribe(self._take)
+
+    def begin(self) -> None:
+        """Start the thread that sends views and rows."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Send no more."""
+        self._ended.set()
+        self._unsubscribe()
+        self._thread.join()
+        self._fanout.close()
+
+    def _take(self, notice: Notice) -> None:
+        self._fanout.publish_notice(notice)
+        number = notice.data.get("id")
+        if notice.kind == "job" and isinstance(number, int):
+            with self._lock:
+                self._changed[JobId(number)] = None
+
+    def _run(self) -> None:
+        while not self._ended.wait(VIEW_S):
+            with self._lock:
+                changed, self._changed = list(self._changed), {}
+            self._fanout.publish_view(self._control.cluster())
+            rows = [row for job in changed if (row := self._control.job(job)) is not None]
+            if rows:
+                self._fanout.publish_jobs(rows)
+
+
+def start_feed(control: Control, url: str, tell: Callable[[str], None]) -> Feed:
+    """A feed into the Redis at `url`. tell: takes a line for people when it is lost or back."""
+    feed = Feed(control, open_fanout(url, tell=tell))
+    feed.begin()
+    return feed
