@@ -1,10 +1,15 @@
 """What the next control plane finds again."""
 
+from dataclasses import replace
+
 import pytest
 
+from clearway.engine.policy import Elasticity
 from clearway.model.errors import InputError
 from clearway.model.events import ControlStarted, NodeDown
-from clearway.model.plan import Start
+from clearway.model.jobs import Elastic
+from clearway.model.plan import Resize, Start
+from clearway.policies.named import named_policy
 from clearway.ports.storage import JournalError
 from clearway.ports.views import JobState, NodeState
 from support.fake_backend import FakeBackend
@@ -161,3 +166,33 @@ def test_each_start_is_marked_in_the_journal_and_finds_nothing_new_to_say():
     kinds = [type(event).__name__ for event in plane.store.events]
     assert kinds == ["Batch", "ControlStarted", "ControlStarted"]
     assert not [event for event in plane.store.events if isinstance(event, NodeDown)]
+
+
+GROWING = replace(named_policy("easy"), name="growing", elasticity=Elasticity(enabled=True, interval_ms=1_000))
+
+
+@pytest.mark.parametrize("is_performed", [False, True])
+def test_job_that_was_to_grow_goes_on_and_grows(is_performed):
+    plane = Plane(devices=2, policy=GROWING).start()
+    perform = plane.backend.perform
+
+    def die_at_resize(now_ms, command):
+        if not isinstance(command, Resize) or is_performed:
+            perform(now_ms, command)
+        if isinstance(command, Resize):
+            plane.backend.perform = perform
+            raise Killed
+
+    plane.submit(make_spec(1), scripts=["run_ms=500"])
+    plane.backend.perform = die_at_resize
+    plane.submit(make_spec(elastic=Elastic(replicas_min=1, replicas_max=2)), scripts=["run_ms=9000 save_ms=200"])
+    with pytest.raises(Killed):
+        plane.run()
+    died_ms = plane.clock.now_ms()
+    plane.start()
+    assert not plane.backend.orphans, "it runs under the generation that it had, and that is right"
+    plane.run(until_ms=died_ms + 200)
+    row = plane.control.job(2)
+    assert (row.state, row.generation, row.devices) == (JobState.RUNNING, 2, (("n0", (0, 1)),))
+    plane.run()
+    assert (plane.store.rows[2].state, plane.store.rows[2].restarts) == (JobState.COMPLETED, 0)
