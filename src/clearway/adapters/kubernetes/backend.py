@@ -22,6 +22,7 @@ from clearway.adapters.kubernetes.parse import parse_node, parse_pod
 from clearway.adapters.kubernetes.reasons import Reasons
 from clearway.adapters.kubernetes.runs import Action, Bind, Evict, Refuse
 from clearway.model.cluster import NodeSpec
+from clearway.model.errors import InternalError
 from clearway.model.events import Event
 from clearway.model.jobs import StopCause
 from clearway.model.plan import Cap, Migrate, Resize, Start, Stop, Suspend
@@ -35,6 +36,9 @@ PODS: Final = "/api/v1/pods"
 PAUSE_MIN_S: Final = 0.1
 PAUSE_MAX_S: Final = 15.0
 """Pauses between tries double from the one to the other."""
+
+REFUSED_S: Final = 1.0
+"""Pause after a call that the API server refused: what it was about is looked at anew, and may come to the same."""
 
 READY_S: Final = 60.0
 """How long the first lists may take before a start is given up."""
@@ -114,6 +118,8 @@ class KubernetesBackend:
         return self._settle(now_ms)
 
     def _settle(self, now_ms: int, *, is_first: bool = False) -> Sequence[Event]:
+        if self._failure is not None:
+            raise InternalError(f"the thread of the Kubernetes backend has ended: {self._failure!r}") from self._failure
         with self.lock:
             self.now_ms = now_ms
             events = self.book.settle(now_ms, is_first=is_first)
@@ -339,6 +345,7 @@ class KubernetesBackend:
                 pause_s = await _rest(max(pause_s, error.retry_after_s))
             except ApiError as error:
                 log.warning("pod %s/%s: %s", pod.namespace, pod.name, error)
+                await asyncio.sleep(REFUSED_S)
                 with self.lock:
                     self.book.unbind(pod.uid)
                 self._changed()

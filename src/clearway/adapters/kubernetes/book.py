@@ -37,6 +37,9 @@ from clearway.ports.control import PROVISIONAL_ID
 
 NOT_WHOLE = "its pods are not all there yet"
 
+SIZES_MAX = 20_000
+"""Objects whose numbers are remembered; those that are forgotten are read again when another pod of theirs comes."""
+
 
 class Book:
     """All pods, groups and runs. Not safe for several threads: its owner holds a lock."""
@@ -90,6 +93,8 @@ class Book:
         """The object says how many pods must start together; 0 = each is alone, None = it could not be read."""
         self._wanted.pop(source, None)
         self._sizes[source] = size
+        if len(self._sizes) > SIZES_MAX:
+            del self._sizes[next(iter(self._sizes))]
         for bundle in [one for one in self.bundles.values() if one.group.source == source and one.job is None]:
             self._resize(bundle, size)
 

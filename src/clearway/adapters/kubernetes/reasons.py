@@ -12,6 +12,9 @@ from clearway.adapters.kubernetes.facts import PodFacts
 MESSAGE_CHARACTERS_MAX: Final = 1_024
 """What the API takes for the note of an event."""
 
+TOLD_MAX: Final = 100_000
+"""Pods of which it is remembered what they were told; one that is forgotten is told once more."""
+
 
 class Reasons:
     """Remembers what each pod was told."""
@@ -31,6 +34,8 @@ class Reasons:
         if self._told.get(pod.uid) == message:
             return
         self._told[pod.uid] = message
+        if len(self._told) > TOLD_MAX:
+            del self._told[next(iter(self._told))]
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
         try:
             await self._client.set_condition(pod.namespace, pod.name, pod.uid, condition)

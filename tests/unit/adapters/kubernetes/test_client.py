@@ -1,0 +1,155 @@
+"""Calls over real sockets: pages, watches, and what each kind of refusal becomes."""
+
+import asyncio
+import json
+
+import pytest
+from aiohttp import web
+
+from clearway.adapters.kubernetes.client import Client
+from clearway.adapters.kubernetes.config import KubernetesConfig
+from clearway.adapters.kubernetes.errors import ApiError, ExpiredError, UnreachableError
+from clearway.model.errors import InputError
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+clusters: [{{name: c, cluster: {{server: "{url}"}}}}]
+users: [{{name: u, user: {{token: secret}}}}]
+contexts: [{{name: x, context: {{cluster: c, user: u}}}}]
+current-context: x
+"""
+
+
+def talk(tmp_path, handle, speak):
+    """Run `speak(client)` against a server that answers every request by `handle`; returns what it returns."""
+
+    async def run():
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", handle)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        port = site._server.sockets[0].getsockname()[1]
+        path = tmp_path / "kubeconfig"
+        path.write_text(KUBECONFIG.format(url=f"http://127.0.0.1:{port}"))
+        client = await Client.connect(KubernetesConfig(kubeconfig=str(path)))
+        try:
+            return await speak(client)
+        finally:
+            await client.close()
+            await runner.cleanup()
+
+    return asyncio.run(run())
+
+
+def answer(status, **body):
+    headers = {"Retry-After": "3"} if status == 429 else {}
+
+    async def handle(request):
+        assert request.headers["Authorization"] == "Bearer secret"
+        return web.json_response(body, status=status, headers=headers)
+
+    return handle
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (409, ApiError),
+        (404, ApiError),
+        (403, ApiError),
+        (410, ExpiredError),
+        (429, UnreachableError),
+        (500, UnreachableError),
+        (503, UnreachableError),
+    ],
+)
+def test_refusals_are_told_apart_by_what_can_be_done(tmp_path, status, kind):
+    with pytest.raises(kind, match=str(status)) as found:
+        talk(tmp_path, answer(status, reason="Why", message="because"), lambda client: client.get("/api/v1/pods"))
+    assert "because" in str(found.value)
+    if status == 429:
+        assert found.value.retry_after_s == 3
+
+
+def test_binding_names_the_pod_by_uid_and_the_node(tmp_path):
+    seen = []
+
+    async def handle(request):
+        seen.append((request.method, request.path, await request.json()))
+        return web.json_response({}, status=201)
+
+    talk(tmp_path, handle, lambda client: client.bind("ns", "p", "u1", "n1"))
+    ((method, path, body),) = seen
+    assert (method, path) == ("POST", "/api/v1/namespaces/ns/pods/p/binding")
+    assert (body["metadata"]["uid"], body["target"]["name"]) == ("u1", "n1")
+
+
+def test_list_is_read_page_by_page(tmp_path):
+    async def handle(request):
+        is_last = request.query.get("continue") == "next"
+        metadata = {"resourceVersion": "7"} if is_last else {"resourceVersion": "6", "continue": "next"}
+        return web.json_response({"items": [{"page": 2 if is_last else 1}], "metadata": metadata})
+
+    assert talk(tmp_path, handle, lambda client: client.list_all("/api/v1/pods")) == ([{"page": 1}, {"page": 2}], "7")
+
+
+def watching(*lines, is_cut=False):
+    async def handle(request):
+        assert request.query["allowWatchBookmarks"] == "true"
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for line in lines:
+            await response.write(json.dumps(line).encode() + b"\n")
+        if is_cut:
+            request.transport.abort()
+        return response
+
+    return handle
+
+
+def change(kind, version):
+    return {"type": kind, "object": {"metadata": {"resourceVersion": version}}}
+
+
+async def read_watch(client):
+    return [(one.kind, one.version) async for one in client.watch("/api/v1/pods", "1")]
+
+
+def test_watch_gives_changes_and_bookmarks_until_the_server_ends_it(tmp_path):
+    handle = watching(change("ADDED", "2"), change("BOOKMARK", "9"))
+    assert talk(tmp_path, handle, read_watch) == [("ADDED", "2"), ("BOOKMARK", "9")]
+
+
+def test_watch_whose_version_is_too_old_says_so_in_its_first_line(tmp_path):
+    status = {"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}}
+    with pytest.raises(ExpiredError):
+        talk(tmp_path, watching(status), read_watch)
+
+
+def test_watch_that_is_cut_is_a_server_that_cannot_be_reached(tmp_path):
+    with pytest.raises(UnreachableError, match="cut"):
+        talk(tmp_path, watching(change("ADDED", "2"), is_cut=True), read_watch)
+
+
+def test_server_that_is_away_cannot_be_reached(tmp_path):
+    path = tmp_path / "kubeconfig"
+    path.write_text(KUBECONFIG.format(url="http://127.0.0.1:1"))
+
+    async def run():
+        client = await Client.connect(KubernetesConfig(kubeconfig=str(path)))
+        try:
+            await client.get("/readyz")
+        finally:
+            await client.close()
+
+    with pytest.raises(UnreachableError, match="no answer"):
+        asyncio.run(run())
+
+
+def test_kubeconfig_that_is_not_there_is_named(tmp_path):
+    config = KubernetesConfig(kubeconfig=str(tmp_path / "none"))
+    with pytest.raises(InputError, match="none"):
+        asyncio.run(Client.connect(config))
