@@ -3,8 +3,8 @@
 The path comes from the job's row, never from the request. Whoever chose it (the submitter) may have laid a trap, so a
 file is shown only if, once open, it is a plain file that belongs to the job's user; where the job's user has no account
 of his own on this machine, or jobs run as the server does, it must lie in the job's working directory and have been
-written since the job was submitted. The last part of a path may not be a symbolic link, and opening it does not wait
-(named pipes).
+written since the job was submitted. The last part of a path may not be a symbolic link. All this is looked at before
+the file is opened for reading.
 """
 
 import os
@@ -26,6 +26,9 @@ Stream = Literal["output", "error"]
 
 CLOCK_SLACK_MS: Final = 60_000
 """How far the clock of a file server may lie behind ours."""
+
+NO_LOG: Final = "expected the job's output file, found none of its own: nothing is written, or the file is elsewhere"
+"""Said for whatever is not shown: to say more would tell which files there are."""
 
 NOWHERE: Final = ("none", "/dev/null")
 
@@ -100,16 +103,18 @@ class LogFile:
     """An open log. Raises Refusal where it is not there or is not the job's own."""
 
     def __init__(self, place: LogPlace) -> None:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         try:
-            self._descriptor = os.open(place.path, flags)
+            # First without reading rights: to open a device or a pipe can already do something.
+            found = os.open(place.path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                if find_objection(found, place):
+                    raise Refusal(404, NO_LOG)
+                flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+                self._descriptor = os.open(f"/proc/self/fd/{found}", flags)
+            finally:
+                os.close(found)
         except (OSError, ValueError) as error:
-            raise _missing(error) from error
-        try:
-            check_owned(self._descriptor, place)
-        except BaseException:
-            self.close()
-            raise
+            raise Refusal(404, NO_LOG) from error
 
     @property
     def size(self) -> int:
@@ -152,33 +157,26 @@ def find_uid(user: str) -> int | None:
         return None
 
 
-def check_owned(descriptor: int, place: LogPlace, uid_of: Callable[[str], int | None] = find_uid) -> None:
-    """Raise Refusal unless the open file is the job's own, by the rules at the head of this module."""
+def find_objection(descriptor: int, place: LogPlace, uid_of: Callable[[str], int | None] = find_uid) -> str:
+    """Why the file that was found is not the job's own, by the rules at the head of this module; "" = it is."""
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        raise Refusal(404, "expected a plain file for the job's output, found another kind; it is not shown")
+        return "no plain file"
     uid = uid_of(place.user)
     if uid is not None and status.st_uid == uid:
-        return
+        return ""
     runs_as_server = uid is None or os.geteuid() != 0
     if status.st_uid != os.geteuid() or not runs_as_server:
-        raise Refusal(404, "expected an output file of the job's user, found another's; it is not shown")
-    is_old = status.st_mtime_ns // 1_000_000 < place.submit_ms - CLOCK_SLACK_MS
-    if is_old or not _lies_in(descriptor, place.workdir):
-        raise Refusal(404, "expected an output file that the job wrote in its folder, found another; it is not shown")
+        return "another user's"
+    if status.st_mtime_ns // 1_000_000 < place.submit_ms - CLOCK_SLACK_MS:
+        return "older than the job"
+    return "" if _lies_in(descriptor, place.workdir) else "outside of the working directory"
 
 
 def _lies_in(descriptor: int, folder: str) -> bool:
     """Whether the open file lies in `folder`, links resolved."""
     real = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
     return real.is_relative_to(os.path.realpath(folder))
-
-
-def _missing(error: Exception) -> Refusal:
-    if isinstance(error, FileNotFoundError):
-        return Refusal(404, "expected the job's output file, found none: it has written nothing, or the file was moved")
-    said = error.strerror if isinstance(error, OSError) else "not a path"
-    return Refusal(404, f"expected the job's output file, found none that can be opened: {said}")
 
 
 def read_part(place: LogPlace, *, offset: int, tail: int | None, limit: int, is_final: bool) -> LogPart:

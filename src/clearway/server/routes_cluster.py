@@ -128,7 +128,7 @@ async def get_log(request: Request, job: JobNumber, params: Annotated[LogParams,
     services = services_of(request)
     view, _ = await services.visible_job(request, job, "logs.read")
     place = find_log(view, params.stream, params.replica, services.settings.account)
-    part = await services.read(
+    part = await services.read_file(
         lambda: read_part(
             place, offset=params.offset, tail=params.tail, limit=params.limit, is_final=view.state.is_final
         )

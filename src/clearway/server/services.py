@@ -56,6 +56,7 @@ class Services:
         self.streams = 0
         self._pool = ThreadPoolExecutor(settings.reader_threads, thread_name_prefix="clearway-read")
         self._parser = ThreadPoolExecutor(1, thread_name_prefix="clearway-parse")
+        self._files = ThreadPoolExecutor(settings.reader_threads, thread_name_prefix="clearway-files")
         self._tenants: tuple[TenantView, ...] = ()
         self._tenants_read_s = -TENANTS_AGE_S
 
@@ -64,6 +65,7 @@ class Services:
         self.hub.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._parser.shutdown(wait=False, cancel_futures=True)
+        self._files.shutdown(wait=False, cancel_futures=True)
 
     async def read(self, function: Callable[..., T], *arguments: object) -> T:
         """What a function that waits for a disk or a lock returns; run in one of a few threads."""
@@ -73,6 +75,11 @@ class Services:
         """What a function that computes for long returns. One at a time: large submissions wait for one another, and
         neither lists nor the control plane's thread for more than one of them."""
         return await asyncio.get_running_loop().run_in_executor(self._parser, function)
+
+    async def read_file(self, function: Callable[..., T], *arguments: object) -> T:
+        """As `read`, of files of users: they can lie on a file server that does not answer, for which lists must not
+        wait."""
+        return await asyncio.get_running_loop().run_in_executor(self._files, function, *arguments)
 
     async def answer(self, future: "Future[T]") -> T:
         """The control plane's answer. Raises what it refuses with, and TimeoutError.

@@ -149,7 +149,7 @@ async def follow_log(
             place = find_log(view, stream, replica, settings.account)
             position = position if path in ("", place.path) else 0
             path = place.path
-            position, data, tail = await services.read(_read_on, place, position, tail)
+            position, data, tail = await services.read_file(_read_on, place, position, tail)
         if data:
             encoded = base64.b64encode(data).decode()
             yield make_message("log", {"offset": position - len(data), "data": encoded}, str(position))

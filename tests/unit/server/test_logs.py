@@ -7,7 +7,7 @@ import pytest
 
 from clearway.model.errors import InputError
 from clearway.ports.views import JobState
-from clearway.server.logs import LogPlace, check_owned, find_log, read_part
+from clearway.server.logs import LogFile, LogPlace, find_log, find_objection, read_part
 from clearway.server.problems import Refusal
 from clearway.server.settings import ServerSettings
 from clearway.wire.api import API
@@ -171,7 +171,7 @@ PAYLOADS = [
     "out.log\0.txt",
     "%x",
     "~/outside.txt",
-    "file://{parent}/outside.txt",
+    "file:{parent}/outside.txt",
     "..%2foutside.txt",
     "..\\outside.txt",
     "a/" * 3_000,
@@ -227,38 +227,54 @@ def test_the_token_file_of_the_server_cannot_be_a_log(tmp_path):
 @pytest.fixture
 def opened(folder):
     (folder / "out.log").write_text("hello")
-    descriptor = os.open(folder / "out.log", os.O_RDONLY)
+    descriptor = os.open(folder / "out.log", os.O_PATH)
     yield descriptor
     os.close(descriptor)
 
 
-def check(opened, folder, uid, workdir=None, submit_ms=0):
+def objection(opened, folder, uid, workdir=None, submit_ms=0):
     place = LogPlace(f"{folder}/out.log", workdir or str(folder), "ada", submit_ms)
-    check_owned(opened, place, lambda _user: uid)
+    return find_objection(opened, place, lambda _user: uid)
 
 
 def test_a_users_own_file_may_lie_anywhere(opened, folder):
-    check(opened, folder, os.geteuid(), workdir="/nonexistent")
+    assert objection(opened, folder, os.geteuid(), workdir="/nonexistent") == ""
 
 
 def test_who_has_no_account_here_reads_what_was_written_in_his_folder(opened, folder):
-    check(opened, folder, None)
-    with pytest.raises(Refusal, match="another"):
-        check(opened, folder, None, workdir="/nonexistent")
-    with pytest.raises(Refusal, match="another"):
-        check(opened, folder, None, submit_ms=1 << 50)
+    assert objection(opened, folder, None) == ""
+    assert objection(opened, folder, None, workdir="/nonexistent") == "outside of the working directory"
+    assert objection(opened, folder, None, submit_ms=1 << 50) == "older than the job"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs jobs as other users")
 def test_root_shows_each_user_only_his_own(opened, folder):
-    with pytest.raises(Refusal, match="another's"):
-        check(opened, folder, 12_345)
+    assert objection(opened, folder, 12_345) == "another user's"
     os.chown(folder / "out.log", 12_345, -1)
-    check(opened, folder, 12_345)
-    with pytest.raises(Refusal, match="another's"):
-        check(opened, folder, 54_321)
-    with pytest.raises(Refusal, match="another's"):
-        check(opened, folder, None)
+    assert objection(opened, folder, 12_345) == ""
+    assert objection(opened, folder, 54_321) == "another user's"
+    assert objection(opened, folder, None) == "another user's"
+
+
+def test_devices_and_pipes_are_not_even_opened(folder):
+    os.mkfifo(folder / "pipe")
+    writer = os.open(folder / "pipe", os.O_RDWR | os.O_NONBLOCK)
+    os.write(writer, b"hello")
+    with pytest.raises(Refusal):
+        LogFile(LogPlace(f"{folder}/pipe", str(folder), "nobody-here", 0))
+    assert os.read(writer, 5) == b"hello"
+    os.close(writer)
+    for device in ("/dev/null", "/dev/full"):
+        with pytest.raises(Refusal):
+            LogFile(LogPlace(device, "/dev", "nobody-here", 0))
+
+
+def test_what_is_not_shown_is_answered_like_what_is_not_there(ask, control, folder, traps):
+    said = set()
+    for output in ("absent", "../outside.txt", "pipe", "link-to-file", "/absent/absent", "."):
+        control.put(job_in(folder, output))
+        said.add(log_of(ask).text)
+    assert len(said) == 1
 
 
 def test_where_all_jobs_run_as_one_account_its_files_are_shown(tmp_path, folder):
