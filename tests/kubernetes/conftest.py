@@ -1,20 +1,30 @@
 """One real control plane for all tests of this folder; none of them runs where it is not built."""
 
+from pathlib import Path
+
 import pytest
 
 from support.cluster import Cluster, find_missing, until
 from support.kubelets import Kubelets
 
+FOLDER = Path(__file__).parent
 
-def pytest_collection_modifyitems(items):
-    for item in items:
+
+def pytest_collection_modifyitems(config, items):
+    """Mark the tests of this folder. Where none of them can run, one stands for all, and says why."""
+    ours = [item for item in items if FOLDER in item.path.parents]
+    for item in ours:
         item.add_marker(pytest.mark.kubernetes)
+    missing = find_missing() if ours else ""
+    if missing:
+        first, *rest = ours
+        first.add_marker(pytest.mark.skip(reason=f"all {len(ours)} tests of {FOLDER.name}: {missing}"))
+        config.hook.pytest_deselected(items=rest)
+        items[:] = [item for item in items if item not in rest]
 
 
 @pytest.fixture(scope="session")
 def running_cluster(tmp_path_factory):
-    if missing := find_missing():
-        pytest.skip(missing)
     cluster = Cluster(tmp_path_factory.mktemp("kubernetes"))
     kubelets = Kubelets(cluster)
     yield cluster
