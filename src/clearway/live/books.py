@@ -56,8 +56,8 @@ class Book:
     """One job that has not ended.
 
     allocation: what it holds, or held last. commands: what the backend was asked for and has not answered, in order.
-    before: its generation and allocation before a resize or migration that is not confirmed. is_frozen: it is
-    suspended, its work in memory. has_started: it is known to run, since its last start.
+    before: its generation and allocation before a resize, migration or resumption that is not confirmed. is_frozen:
+    it is suspended, its work in memory. has_started: it is known to run, since its last start.
     """
 
     spec: JobSpec
@@ -226,7 +226,8 @@ class Draft:
         state = JobState.RUNNING if book.view.state is JobState.CONFIGURING else book.view.state
         view = replace(book.view, state=state, start_ms=event.at_ms)
         commands = tuple(command for command in book.commands if not isinstance(command, Start))
-        self._put(replace(book, view=view, commands=commands, has_started=True))
+        before = book.before if commands else None
+        self._put(replace(book, view=view, commands=commands, before=before, has_started=True))
 
     def _on_saved(self, event: CheckpointSaved) -> None:
         book = self.get(event.job)
@@ -338,7 +339,10 @@ def _begin(book: Book, move: Start, place: Place) -> Book:
         end_ms=None,
         start_planned_ms=None,
     )
-    return replace(book, view=view, allocation=move.allocation, commands=(move,), is_frozen=False, has_started=False)
+    # What is frozen lies there under the generation that it had until the start is performed.
+    before = (book.view.generation, book.allocation) if book.is_frozen and book.allocation is not None else None
+    held = replace(book, view=view, allocation=move.allocation, commands=(move,), before=before)
+    return replace(held, is_frozen=False, has_started=False)
 
 
 def _begin_to_move(book: Book, move: Resize | Migrate) -> Book:

@@ -55,7 +55,8 @@ class Holding:
     allocation: what it holds, or held when it was frozen; while it moves, what it had before. is_started: the journal
     says that it runs: if nothing of it is found, it was lost. Otherwise its start may never have been performed, and
     will be again. is_suspended: it was frozen and holds no devices. generation_before: of a job that was told to resize
-    or migrate and has not confirmed it, the generation that it had: it may run under either. 0 = it is not moving.
+    or migrate, or to go on where it was frozen, and has not confirmed it, the generation that it had: it may be found
+    under either. 0 = none.
     """
 
     job: JobId
