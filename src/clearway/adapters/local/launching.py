@@ -16,11 +16,11 @@ from clearway.adapters.local.devices import DeviceSource
 from clearway.adapters.local.keeper.messages import Launch, ReplicaLaunch
 from clearway.adapters.local.keeper.processes import signal_number
 from clearway.adapters.local.keeper.spawn import SCRIPT_WORD
-from clearway.adapters.local.patterns import ARRAY_OUTPUT_DEFAULT, OUTPUT_DEFAULT, FileNames, fill_pattern
 from clearway.model.ids import NodeName
 from clearway.model.jobs import JobSpec
 from clearway.model.runs import Launch as LaunchPlace
 from clearway.model.runs import RunSpec
+from clearway.wire.patterns import ARRAY_OUTPUT_DEFAULT, OUTPUT_DEFAULT, FileNames, fill_pattern
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SHELLS: Final = ("/bin/bash", "/bin/sh")

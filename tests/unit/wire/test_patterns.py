@@ -2,7 +2,7 @@
 
 import pytest
 
-from clearway.adapters.local.patterns import FileNames, fill_pattern
+from clearway.wire.patterns import FileNames, fill_pattern
 
 NAMES = FileNames(
     job=12, array=10, task=7, name="train", user="ann", node="n3.cluster", node_index=1, rank=2, restarts=1
