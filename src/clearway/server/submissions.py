@@ -3,6 +3,8 @@
 Decides nothing about clusters; it only refuses what cannot be a job. What it needs of the world comes as arguments.
 """
 
+import os
+import pwd
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -43,13 +45,15 @@ class Parsed:
 def parse_submission(request: SubmitRequest, reach: Reach, *, now_ms: int) -> Parsed:
     """All jobs of all files, ready to be accepted. Raises InputError, Refusal."""
     environments = _Environments(request.environment)
+    user = reach.identity.unix_user
+    folder = request.cwd or find_home(user)
     jobs: list[JobSpec] = []
     runs: list[RunSpec] = []
     notes: dict[str, None] = {}
     for file in request.files:
-        parsed = _parse_file(file, reach.identity.unix_user, now_ms, PROVISIONAL_ID + len(jobs))
+        parsed = _parse_file(file, user, now_ms, PROVISIONAL_ID + len(jobs))
         jobs.extend(_choose_tenant(job, reach) for job in parsed.jobs)
-        runs.extend(_complete_runs(parsed.runs, file, request.cwd, environments))
+        runs.extend(_complete_runs(parsed.runs, file, folder, environments))
         notes.update(dict.fromkeys(parsed.notes))
         if len(jobs) > JOBS_MAX:
             raise InputError(f"expected at most {JOBS_MAX} jobs in one submission, found more; submit in parts")
@@ -146,6 +150,15 @@ def _complete_run(run: RunSpec, file: SubmittedFile, cwd: str, environments: _En
         inherits_environment=False,
         inherited_names=(),
     )
+
+
+def find_home(user: str) -> str:
+    """The home of an account of this machine, where jobs work whose submitter is nowhere; "" = there is none."""
+    try:
+        home = pwd.getpwnam(user).pw_dir
+    except (KeyError, ValueError):
+        return ""
+    return home if os.path.isabs(home) and os.path.isdir(home) else ""
 
 
 def _complete_folder(workdir: str, file: SubmittedFile, cwd: str) -> str:

@@ -1,10 +1,15 @@
 """Submitting: files of every form become jobs, complete at the moment of acceptance; all of a request or nothing."""
 
+import os
+import pwd
+
 import pytest
 
 from clearway.model.jobs import DependencyKind
+from clearway.server.auth import Role
 from clearway.wire.api import API, BODY_BYTES_MAX
 from support.fake_control import NOW_MS
+from support.served import add_user_of
 
 SCRIPT = "#!/bin/bash\n#SBATCH -J night -a 1-3\nsrun x\n"
 
@@ -85,6 +90,13 @@ def test_a_job_works_where_it_says_or_where_its_submitter_was(ask, control, work
     job = {"run": "x", **({"workdir": workdir} if workdir else {})}
     assert submit(ask, {"job": job}, cwd=cwd).status_code == 201
     assert control.jobs[1].workdir == control.runs[1].workdir == found
+
+
+def test_a_job_from_nowhere_works_in_the_home_of_its_user(site, ask, control):
+    account = pwd.getpwuid(os.geteuid())
+    add_user_of(site, account.pw_name, Role.USER, "vision")
+    submit(ask, {"job": {"run": "x"}}, {"job": {"run": "x", "workdir": "run"}}, user=account.pw_name, cwd="")
+    assert [run.workdir for run in control.runs.values()] == [account.pw_dir, f"{account.pw_dir}/run"]
 
 
 @pytest.mark.parametrize(("workdir", "cwd"), [("run", ""), ("", "home/ada"), ("", "~"), ("", "/a\0b")])
