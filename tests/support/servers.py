@@ -5,6 +5,7 @@ Tests take databases of their own from it. Where its package is missing, tests t
 `scripts/servers` installs them.
 """
 
+import ctypes
 import glob
 import os
 import pwd
@@ -61,7 +62,9 @@ class Server:
     def start(self) -> None:
         """Start it and wait until it answers."""
         with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(self.command(), stdout=log, stderr=log, cwd=self.folder, **unprivileged())
+            self.process = subprocess.Popen(
+                self.command(), stdout=log, stderr=log, cwd=self.folder, preexec_fn=end_with_parent, **unprivileged()
+            )
         self.wait()
 
     def wait(self) -> None:
@@ -247,6 +250,11 @@ def find_free_port() -> int:
         return int(listener.getsockname()[1])
 
 
+def end_with_parent() -> None:
+    """Called in the new process: it is to end when the tests do, however they do (prctl(2), PR_SET_PDEATHSIG)."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+
+
 def unprivileged() -> dict[str, object]:
     """Arguments of Popen: servers refuse to run as root, and should."""
     if os.geteuid() != 0:
@@ -270,7 +278,7 @@ def run_unprivileged(folder: Path, *command: str) -> None:
         raise RuntimeError(f"{command[0]} failed:\n{done.stdout[-2_000:]}\n{done.stderr[-2_000:]}")
 
 
-def poll(condition: Callable[[], bool], *, what: str, seconds: float = 30.0) -> None:
+def poll(condition: Callable[[], bool], *, what: str, seconds: float = 60.0) -> None:
     """Until `condition` holds; fails after `seconds`."""
     deadline = time.perf_counter() + seconds
     while not condition():
