@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from clearway.engine.policy import Elasticity
+from clearway.engine.policy import Elasticity, Preemption, PreemptMode
 from clearway.model.errors import InputError
 from clearway.model.events import ControlStarted, NodeDown
 from clearway.model.jobs import Elastic
@@ -196,3 +196,24 @@ def test_job_that_was_to_grow_goes_on_and_grows(is_performed):
     assert (row.state, row.generation, row.devices) == (JobState.RUNNING, 2, (("n0", (0, 1)),))
     plane.run()
     assert (plane.store.rows[2].state, plane.store.rows[2].restarts) == (JobState.COMPLETED, 0)
+
+
+PREEMPTING = replace(
+    named_policy("easy"), name="preempting", preemption=Preemption(mode=PreemptMode.PRIORITY, protection_ms=0)
+)
+
+
+def test_frozen_job_that_was_to_go_on_has_lost_nothing():
+    plane = Plane(policy=PREEMPTING).start()
+    plane.submit(make_spec(suspendable=True), scripts=["run_ms=1000 save_ms=never"])
+    plane.run(until_ms=600)
+    plane.submit(make_spec(priority=9), scripts=["run_ms=100"])
+    assert plane.state(1) is JobState.SUSPENDED
+    kill_at(plane, "perform")
+    with pytest.raises(Killed):
+        plane.run()
+    plane.start()
+    assert not plane.backend.orphans
+    plane.run()
+    row = plane.store.rows[1]
+    assert (row.state, row.generation, row.end_ms) == (JobState.COMPLETED, 2, 1_100)
