@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -197,3 +198,33 @@ def test_task_exits_as_sys_exit_says(bench, end, code, output):
     bench.start(5)
     assert finish(bench, 5).exit_code == code
     assert bench.output(5) == output
+
+
+def test_burst_of_tasks_is_handed_over_as_the_runner_takes_it(bench):
+    for job in range(1, 61):
+        add(bench, job)
+        bench.start(job, 1, (0, (job % 4,)))
+    bench.wait(JobFinished, count=60)
+    assert all(bench.output(job).startswith("warm") for job in range(1, 61))
+
+
+def test_tasks_of_a_runner_that_is_killed_start_cold(bench):
+    (bench.workdir / "first.py").write_text("import os, time\nprint(os.getppid(), flush=True)\ntime.sleep(600)")
+    environment = (("CLEARWAY_WARM", "python"),)
+    bench.add(1, f"{sys.executable} first.py", run={"environment": environment})
+    bench.start(1)
+    bench.wait(JobStarted, 1)
+    keeper = bench.keeper_pid()
+    children = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
+    (runner,) = [int(pid) for pid in children if not writes_output(int(pid))]
+    os.kill(runner, signal.SIGKILL)
+    for job in range(2, 12):
+        add(bench, job, warm="python")
+        bench.start(job, 1, (1, (job % 4,)))
+    for job in range(2, 12):
+        assert finish(bench, job).outcome is Outcome.COMPLETED
+
+
+def writes_output(pid: int) -> bool:
+    """Tells the task, which has the job's output open, from its runner."""
+    return os.readlink(f"/proc/{pid}/fd/1").endswith("slurm-1.out")

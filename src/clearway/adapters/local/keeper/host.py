@@ -97,6 +97,10 @@ class Host(Protocol):
         """See `Runners.start`."""
         ...
 
+    def warm_went_on(self) -> None:
+        """A warm runner has forked a task, or was lost."""
+        ...
+
     def schedule(self, run: "Run", due_tick: int) -> None:
         """Have `run.advance` called then; NEVER = only when something happens."""
         ...

@@ -169,6 +169,10 @@ class Keeper:
         """See `Host.start_warm`."""
         return self._runners.start(launch, index, truncates=truncates)
 
+    def warm_went_on(self) -> None:
+        """See `Host.warm_went_on`."""
+        self._runners.go_on()
+
     def _await_runner(self, pipe: int) -> None:
         """A runner that cannot be executed is found when a task is handed to it."""
 

@@ -7,8 +7,9 @@ used. It runs as the user, so that nothing of a user's modules is ever imported 
 import json
 import os
 import socket
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -30,11 +31,13 @@ Key = tuple[int | None, str, tuple[str, ...]]
 
 @dataclass(slots=True)
 class Runner:
-    """One interpreter. control: socket to it."""
+    """One interpreter. control: socket to it, which takes few requests at a time; the others wait in `pending`, each
+    with the task's end of its socket."""
 
     control: socket.socket
     group: Group
     used_tick: int
+    pending: deque[tuple[bytes, socket.socket]] = field(default_factory=deque)
 
 
 class Runners:
@@ -60,15 +63,24 @@ class Runners:
         ours, theirs = socket.socketpair()
         runner = self._runners[key]
         runner.used_tick = tick_ms()
-        try:
-            socket.send_fds(runner.control, [_render_request(launch, index, truncates)], [theirs.fileno()])
-        except OSError:  # it died, or does not keep up
-            ours.close()
-            self._end(key)
-            return None
-        finally:
-            theirs.close()
+        runner.pending.append((_render_request(launch, index, truncates), theirs))
+        self.go_on()
         return ours.detach()
+
+    def go_on(self) -> None:
+        """Hand over what runners take now: called whenever one has forked a task, or has been lost. The sockets of what
+        a lost one does not take any more are closed, which tells."""
+        for key, runner in list(self._runners.items()):
+            try:
+                while runner.pending:
+                    request, link = runner.pending[0]
+                    socket.send_fds(runner.control, [request], [link.fileno()])
+                    runner.pending.popleft()
+                    link.close()
+            except BlockingIOError:
+                continue
+            except OSError:
+                self._end(key)
 
     def end_idle(self) -> None:
         """End the runners that nobody uses, and take their empty groups away."""
@@ -127,6 +139,8 @@ class Runners:
     def _end(self, key: Key) -> None:
         """It ends when it is hung up on; tasks that it has forked are not its own any more."""
         runner = self._runners.pop(key)
+        for _, link in runner.pending:
+            link.close()
         runner.control.close()
         self._leaving.append(runner.group)
 

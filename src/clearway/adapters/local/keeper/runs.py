@@ -132,8 +132,25 @@ class Run:
         self.warm[link] = index
         return True
 
+    def _start_cold(self, index: int) -> None:
+        """The warm runner ended before it could start this replica."""
+        if self.purpose is not None:
+            return
+        script = make_script(self.launch.script)
+        try:
+            pid, pipe = spawn(self._child(index, script, -1, is_setup=False))
+        except OSError as error:
+            self._fail_start(f"start a process: {error.strerror}")
+        else:
+            self._own(pid, index)
+            self._watch(pipe)
+            self._note()
+        finally:
+            os.close(script)
+
     def _take_warm(self, link: int, told: bytes) -> None:
         """A runner has forked our process, which waits for us to put it into its group."""
+        self.host.warm_went_on()
         index = self.warm.pop(link)
         pid = int(told.split()[1])
         self._own(pid, index)
@@ -195,9 +212,11 @@ class Run:
             self.pipes[pipe].extend(told)
             return
         self.host.unwatch(pipe)
-        if self.warm.pop(pipe, None) is not None:
-            self.pipes[pipe] = bytearray(b"the warm runner ended before it could start the task")
         failure = bytes(self.pipes.pop(pipe))
+        index = self.warm.pop(pipe, None)
+        if index is not None:
+            self.host.warm_went_on()
+            self._start_cold(index)
         if failure:
             self._fail_start(explain_failure(failure))
         elif self.stage == "setup":

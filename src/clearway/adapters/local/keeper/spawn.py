@@ -156,7 +156,7 @@ def _open_files(child: Child) -> None:
         writing |= os.O_TRUNC
     stdin = _open(child.stdin, os.O_RDONLY | os.O_CLOEXEC)
     if child.control >= 0:
-        os.dup2(child.control, stdin)
+        os.dup2(child.control, stdin, inheritable=False)
     stdout = _open(child.stdout, writing)
     stderr = stdout if child.stderr == child.stdout else _open(child.stderr, writing)
     for number, descriptor in enumerate((stdin, stdout, stderr)):
