@@ -5,7 +5,6 @@ import threading
 from clearway.adapters.storage import open_store
 from clearway.bootstrap.kubernetes import Pods
 from clearway.engine.policy import Backfill, Placement, Policy, Preemption, PreemptMode
-from clearway.kernel import Kernel
 from clearway.live.clock import SystemClock
 from clearway.live.controller import Controller
 from clearway.policies.orders import Fifo
@@ -25,7 +24,7 @@ class Scheduling:
     def __init__(self, kubeconfig, database, *, policy=POLICY, queues=(), tenants=()):
         self.store = open_store(f"sqlite:///{database}")
         self.pods = Pods(str(kubeconfig), "", queues)
-        kernel = Kernel(self.pods.fit_policy(policy))
+        kernel = self.pods.make_kernel(policy)
         self.control = Controller(kernel, self.pods.backend, self.store, SystemClock(), queues=queues, tenants=tenants)
         self.failure = None
         self.control.start()

@@ -11,7 +11,8 @@ from typing import Final
 from clearway.adapters.kubernetes.backend import KubernetesBackend
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.intake import Intake
-from clearway.engine.policy import Elasticity, Policy
+from clearway.engine.policy import Elasticity, Policy, RunTimes
+from clearway.kernel import Kernel
 from clearway.model.cluster import QueueSpec
 from clearway.model.ids import DEFAULT_QUEUE
 from clearway.ports.control import Control
@@ -42,6 +43,12 @@ class Pods:
         self.backend = KubernetesBackend(
             KubernetesConfig(kubeconfig=kubeconfig, context=context, queues=names, queue_default=default)
         )
+
+    def make_kernel(self, policy: Policy, run_times: RunTimes | None = None) -> Kernel:
+        """The kernel that decides for the cluster; what it knows of nodes by a journal, the backend knows too."""
+        kernel = Kernel(self.fit_policy(policy), run_times)
+        self.backend.known_nodes = lambda: kernel.state.inventory.specs
+        return kernel
 
     @staticmethod
     def fit_policy(policy: Policy) -> Policy:

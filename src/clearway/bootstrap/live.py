@@ -193,7 +193,8 @@ def start_control_plane(request: UpRequest) -> ControlPlane:
         store = open_store(database_url(places, config))
         pods = _make_pods(request, config)
         backend = _make_local(request, config, places) if pods is None else pods.backend
-        kernel = Kernel(policy if pods is None else pods.fit_policy(policy), RuntimeHistory())
+        make_kernel = Kernel if pods is None else pods.make_kernel
+        kernel = make_kernel(policy, RuntimeHistory())
         settings = ControlSettings(guard=GuardSettings(retries_max=config.retries))
         controller = Controller(
             kernel, backend, store, SystemClock(), queues=site.queues, tenants=site.tenants, settings=settings

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from clearway.adapters.kubernetes.book import Book
@@ -47,14 +47,16 @@ READY_S: Final = 60.0
 class KubernetesBackend:
     """Implements `clearway.ports.backend.LastingBackend` on a real cluster.
 
-    Public beside the port, for the intake: `book` under `lock`; `now_ms`, the time of the last observation; `reasons`
-    and `call_later`, for the backend's own thread; `serve` and `poke`.
+    Public beside the port. For the composition: `known_nodes`, to be set before `nodes` is called, gives those of the
+    journal, in the order in which they were added. For the intake: `book` under `lock`; `now_ms`, the time of the last
+    observation; `reasons` and `call_later`, for the backend's own thread; `serve` and `poke`.
     """
 
     def __init__(self, config: KubernetesConfig) -> None:
         self.book = Book(config)
         self.lock = threading.Lock()
         self.now_ms = 0
+        self.known_nodes: Callable[[], Iterable[NodeSpec]] = tuple
         self._on_change: Callable[[], None] = _nothing
         self._config = config
         self._world: World | None = None
@@ -72,7 +74,7 @@ class KubernetesBackend:
         if self._thread is None:
             self._begin()
         with self.lock:
-            return self.book.nodes.specs()
+            return self.book.nodes.specs(self.known_nodes())
 
     def connect(self, now_ms: int, holdings: Sequence[Holding], world: World) -> Sequence[Event]:
         """See the port. Pods that run and are in no holding are left alone: they count as held by others."""

@@ -148,12 +148,22 @@ class Nodes:
 
     # --- what the engine is told ----------------------------------------------------------------------------------
 
-    def specs(self) -> tuple[NodeSpec, ...]:
-        """The nodes as they are now, by name; the engine is taken to know them from here on."""
+    def specs(self, known: Iterable[NodeSpec] = ()) -> tuple[NodeSpec, ...]:
+        """The nodes as they are now, by name; the engine is taken to know them from here on. known: those that it knew
+        before: a node that has other devices now comes under another name than it had."""
+        last: dict[str, NodeSpec] = {}
+        for spec in known:  # in the order in which they were added: the last of a node counts
+            last[real_name(spec.name)] = spec
         for name in sorted(self.entries):
             entry = self.entries[name]
+            before = last.get(name)
             entry.alias, entry.aliases = NodeName(name), 1
+            if before is not None:
+                entry.alias, entry.aliases = before.name, _alias_number(before.name)
             entry.told = self._make_spec(entry)
+            if before is not None and (before.groups, _place(before)) != (entry.told.groups, _place(entry.told)):
+                entry.alias = _next_alias(entry)
+                entry.told = self._make_spec(entry)
         return tuple(entry.told for _, entry in sorted(self.entries.items()) if entry.told is not None)
 
     def tell(self, now_ms: int, *, is_first: bool = False) -> list[Event]:
@@ -240,6 +250,11 @@ class Nodes:
             block=_first(labels, config.block_labels),
             labels=(*facts.labels, *admitted),
         )
+
+
+def _alias_number(name: NodeName) -> int:
+    _, _, number = name.partition(ALIAS_MARK)
+    return int(number) if number else 1
 
 
 def _next_alias(entry: NodeEntry) -> NodeName:

@@ -466,6 +466,18 @@ def test_full_node_admits_no_more_pods():
     assert label not in changed.node.labels
 
 
+def test_node_keeps_its_name_over_a_restart_unless_its_devices_are_others():
+    world = World(n1=8, n2=4, n3=8)
+    world.settle()
+    known = list(world.book.nodes.specs())
+    again = World(n1=8, n2=8, n3=8)
+    names = [node.name for node in again.book.nodes.specs(known)]
+    assert names == ["n1", "n2~2", "n3"]
+    once_more = World(n1=8, n2=8, n3=4)
+    known += again.book.nodes.specs(known)
+    assert [node.name for node in once_more.book.nodes.specs(known)] == ["n1", "n2~2", "n3~2"]
+
+
 # --- a new start ------------------------------------------------------------------------------------------------------
 
 
