@@ -1,4 +1,4 @@
-"""What the shell may offer to show the live state to several API servers: the newest rows, and notices as they come.
+"""What the shell may offer to show the present state to several API servers: the newest rows, and notices as they come.
 
 Nothing here is the truth, which is in the storage, and nothing may wait for it: publishing neither blocks nor raises.
 Where it cannot be reached, the control plane goes on, `problem` says so, and readers ask the storage.
@@ -14,11 +14,11 @@ from clearway.ports.views import ClusterView, JobView
 
 
 class FanoutError(ClearwayError):
-    """The live state cannot be read now; the storage has what it would say, a little later."""
+    """The present state cannot be read now; the storage has what it would say, a little later."""
 
 
 class Fanout(Protocol):
-    """Carries live state from the one control plane to any number of servers. Safe for several threads."""
+    """Carries the present state from the one control plane to any number of servers. Safe for several threads."""
 
     def publish_view(self, view: ClusterView) -> None:
         """The cluster as it is now; the newest replaces those not sent yet."""
@@ -37,7 +37,7 @@ class Fanout(Protocol):
         ...
 
     def read_jobs(self, jobs: Sequence[JobId]) -> Mapping[JobId, JobView]:
-        """The newest rows of those jobs that are live here. Raises FanoutError."""
+        """The newest rows of those jobs that are known here. Raises FanoutError."""
         ...
 
     def subscribe(self, take: Callable[[Notice], None]) -> Callable[[], None]:
