@@ -92,8 +92,10 @@ class ControlPlane:
         controller: Controller,
         server: Server,
         is_first_start: bool,
+        pods: "Pods | None" = None,
     ) -> None:
         self.places = places
+        self._pods = pods
         self.is_first_start = is_first_start
         self._config = config
         self._config_file = config_file
@@ -162,7 +164,8 @@ class ControlPlane:
         policy = resolve_policy(config)
         if policy == resolve_policy(self._config):
             return []
-        self._controller.set_policy(policy).result(STOP_S)
+        fitted = policy if self._pods is None else self._pods.fit_policy(policy)
+        self._controller.set_policy(fitted).result(STOP_S)
         return [f"policy is {policy.name}"]
 
     def stop(self) -> None:
@@ -210,6 +213,7 @@ def start_control_plane(request: UpRequest) -> ControlPlane:
             controller=controller,
             server=server,
             is_first_start=is_first_start,
+            pods=pods,
         )
         bind.append(plane)
         plane.begin()
