@@ -1,6 +1,6 @@
 """Forecasts of demand as time passes: what arrives goes in, and at the end of each bin of time a forecast comes out.
 
-A forecast rests on the arrivals before it alone. Nothing is forecast before the first job whose user waits for the start.
+A forecast rests on the arrivals before it alone. Nothing is forecast before the first job whose user waits for a start.
 """
 
 from typing import Final
