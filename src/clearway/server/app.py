@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -13,6 +13,7 @@ import clearway
 from clearway.ports.control import Control
 from clearway.ports.storage import JobReader
 from clearway.server import routes_cluster, routes_jobs, routes_server
+from clearway.server.access import ROUTES, Permission
 from clearway.server.auth import Auth
 from clearway.server.gate import Gate
 from clearway.server.metrics import RequestMetrics
@@ -57,7 +58,7 @@ def make_app(
         finally:
             services.close()
 
-    app = FastAPI(
+    app = _Application(
         title="Clearway",
         version=clearway.__version__,
         description=DESCRIPTION,
@@ -74,6 +75,23 @@ def make_app(
     app.add_middleware(Gate, auth=auth, settings=settings, audit=services.audit, now_ms=now_ms)
     app.add_middleware(_Measure, metrics=services.metrics)
     return app
+
+
+class _Application(FastAPI):
+    """Describes also what the framework does not see: that a token is needed, and which permission it must have."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI description."""
+        if self.openapi_schema is None:
+            described = super().openapi()
+            described["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            for path, operations in described["paths"].items():
+                for method, operation in operations.items():
+                    permission = ROUTES[method.upper(), path]
+                    operation["security"] = [] if permission is Permission.PUBLIC else [{"token": []}]
+                    operation["x-permission"] = permission.value
+        assert self.openapi_schema is not None
+        return self.openapi_schema
 
 
 class _Measure:

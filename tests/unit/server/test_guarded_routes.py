@@ -79,6 +79,17 @@ def test_the_table_and_the_description_name_the_same_routes(site):
     assert sorted(declared(site.app)) == sorted(ROUTES)
 
 
+def test_the_description_says_what_each_route_needs(site):
+    described = site.app.openapi()
+    assert described["components"]["securitySchemes"] == {"token": {"type": "http", "scheme": "bearer"}}
+    for (method, path), needed in ROUTES.items():
+        if path.endswith("openapi.json"):
+            continue
+        operation = described["paths"][path][method.lower()]
+        assert operation["x-permission"] == needed
+        assert bool(operation["security"]) is (needed is not Permission.PUBLIC), path
+
+
 def test_a_route_without_a_permission_cannot_be_declared():
     router = make_router()
     with pytest.raises(AssertionError, match="has no permission"):
