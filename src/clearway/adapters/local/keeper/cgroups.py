@@ -186,8 +186,13 @@ class Groups:
         self._name = name
         self._tracker = ""
         self._limiters: dict[str, str] = {}
+        self._others: list[str] = []
         if not is_forbidden:
-            self._find(name, read_text("/proc/self/mounts") if mounts is None else mounts)
+            mounts = read_text("/proc/self/mounts") if mounts is None else mounts
+            self._find(name, mounts)
+            # Where a container's tool that runs as root makes groups below ours, though we use none there.
+            v1 = [line.split()[1] for line in mounts.splitlines() if line.split()[2] == "cgroup"]
+            self._others = [f"{path}/{name}" for path in v1]
         self._describe()
 
     def _find(self, name: str, mounts: str) -> None:
@@ -230,7 +235,7 @@ class Groups:
         """Take away our directories, as far as nothing is in them, when the keeper ends."""
         if self._tracker:
             write_text(f"{os.path.dirname(self._tracker)}/cgroup.procs", "0")
-        for base in dict.fromkeys((*self._limiters.values(), self._tracker)):
+        for base in dict.fromkeys((*self._limiters.values(), self._tracker, *self._others)):
             if base:
                 _remove_tree(base)
 
