@@ -1,5 +1,7 @@
 """What every lasting backend keeps to: the rules at the head of `ports/backend.py`, one by one."""
 
+from dataclasses import replace
+
 import pytest
 
 from clearway.model.events import (
@@ -16,11 +18,15 @@ from clearway.model.events import (
 from clearway.model.jobs import Checkpoint, Elastic, Outcome, StopCause
 from clearway.model.plan import Cap, Migrate, Resize, Start, Stop, Suspend
 from support.benches import Behaviour, FakeBench
-from support.local import LocalBench
+from support.local import QUICK, LocalBench
 
 SAVING = {"checkpoint": Checkpoint(interval_ms=60_000, grace_ms=10_000)}
 ELASTIC = {**SAVING, "elastic": Elastic(replicas_min=1, replicas_max=2)}
-BENCHES = {"fake": FakeBench, "local": LocalBench}
+BENCHES = {
+    "fake": FakeBench,
+    "local": LocalBench,
+    "local-without-cgroups": lambda folder: LocalBench(folder, settings=replace(QUICK, is_without_cgroups=True)),
+}
 
 
 @pytest.fixture(params=BENCHES)
