@@ -185,7 +185,7 @@ class ControlPlane:
 def start_control_plane(request: UpRequest) -> ControlPlane:
     """Everything from reading the configuration to taking requests. Raises InputError, StorageError, JournalError."""
     config = _read(request)
-    logging.basicConfig(level=config.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    _start_logging(config.log_level)
     policy = resolve_policy(config)
     places = Places(config.state_dir or find_state_dir(request.environment))
     lock = take_lock(places)
@@ -225,6 +225,13 @@ def start_control_plane(request: UpRequest) -> ControlPlane:
         os.close(lock)
         raise
     return plane
+
+
+def _start_logging(level: str) -> None:
+    """To standard error. What libraries say of their daily work is of no interest here."""
+    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for library in ("alembic", "uvicorn"):
+        logging.getLogger(library).setLevel(logging.WARNING)
 
 
 def _make_local(request: UpRequest, config: Config, places: Places) -> LastingBackend:

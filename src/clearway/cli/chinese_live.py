@@ -27,6 +27,7 @@ LIVE: Final[Mapping[str, str]] = {
     "In another terminal: clearway submit --gpus 1 -- COMMAND; clearway queue; clearway top": "在另一个终端：clearway submit --gpus 1 -- COMMAND；clearway queue；clearway top",
     'From elsewhere: eval "$(clearway token --export)" sets CLEARWAY_URL and CLEARWAY_TOKEN': '从别处：eval "$(clearway token --export)" 设置 CLEARWAY_URL 与 CLEARWAY_TOKEN',
     "Stopping; jobs that run go on, and are taken over by the next `clearway up`": "正在停止；运行中的作业继续，由下一次 `clearway up` 接管",
+    "Stopping; the demonstration's jobs have ended": "正在停止；演示的作业已结束",
     "Stopped; jobs that run go on, and are taken over by the next `clearway up`": "已停止；运行中的作业继续，由下一次 `clearway up` 接管",
     "Stopped": "已停止",
     "No control plane runs here": "此处没有运行中的控制平面",

@@ -96,7 +96,8 @@ def _run_here(session: Session, request: "UpRequest", *, demo: bool, exit_when_d
             plane.check()
         return 0
     finally:
-        session.note("Stopping; jobs that run go on, and are taken over by the next `clearway up`")
+        is_left = "Stopping; jobs that run go on, and are taken over by the next `clearway up`"
+        session.note("Stopping; the demonstration's jobs have ended" if demo else is_left)
         plane.stop()
 
 
