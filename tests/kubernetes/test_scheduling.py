@@ -2,6 +2,7 @@
 
 import pytest
 
+from clearway.model.cluster import Quota, TenantSpec
 from support.cluster import bound, devices_used, until
 from support.kube_scheduling import Scheduling
 
@@ -131,3 +132,15 @@ def test_pod_with_anti_affinity_is_told_that_it_is_not_supported_and_is_not_boun
         pods = until("a reason", lambda: [pod for pod in cluster.pods() if condition(pod)])
     assert "does not support required pod anti-affinity yet" in condition(pods[0])["message"]
     assert bound(cluster.pods()) == {}
+
+
+def test_namespace_runs_no_more_than_its_quota_and_says_so(cluster, database):
+    cluster.add_node("n1", gpus=8)
+    for number in range(3):
+        cluster.add_pod(f"p{number}")
+    quota = Quota(guaranteed_milli=2_000, borrow_max_milli=0)
+    with Scheduling(cluster.kubeconfig, database, tenants=(TenantSpec(name="default", quota=quota),)):
+        until(
+            "the third told why", lambda: any("AssocGrpGRES" in condition(p).get("message", "") for p in cluster.pods())
+        )
+        assert len(bound(cluster.pods())) == 2
