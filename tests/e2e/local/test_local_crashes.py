@@ -19,7 +19,7 @@ echo $CLEARWAY_JOB_ID >> ends
 """
 AT_ONCE = 12
 """Jobs at a time; as many as keep two cores busy."""
-PATIENCE_S = 120.0
+PATIENCE_S = 600.0
 
 
 class Driver:
