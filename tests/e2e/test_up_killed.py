@@ -12,6 +12,10 @@ from clearway.wire.api import JobFilter, SubmittedFile
 from support.control_plane import ControlPlane, wait_until
 
 DEVICES = 4
+JOBS = 3
+"""Of each submission."""
+STARTING_S = 4.0
+"""About as long as a start takes."""
 
 JOB = """
 device=$CUDA_VISIBLE_DEVICES
@@ -38,11 +42,19 @@ class Load(threading.Thread):
         number = 0
         while not self.is_over.is_set():
             script = JOB.format(folder=self.plane.work, tenths=self.chance.randrange(1, 6))
-            file = SubmittedFile(job={"name": "load", "run": script, "resources": {"gpus": 1}})
+            file = SubmittedFile(
+                job={
+                    "name": "load",
+                    "run": script,
+                    "resources": {"gpus": 1},
+                    "array": f"1-{JOBS}",
+                    "output": "/dev/null",
+                }
+            )
             if not self._submit(file, f"load-{number}"):
                 return
             number += 1
-            self.is_over.wait(self.chance.uniform(0.05, 0.25))
+            self.is_over.wait(self.chance.uniform(0.02, 0.1))
 
     def _submit(self, file: SubmittedFile, key: str) -> bool:
         """Until it is acknowledged; False when it is over before."""
@@ -73,9 +85,13 @@ def test_a_control_plane_that_is_killed_again_and_again_loses_nothing(tmp_path, 
     try:
         plane.start()
         load.start()
-        for _ in range(kills):
+        for number in range(kills):
             load.is_over.wait(chance.uniform(0.0, 1.0))
             assert plane.end(9) == -9
+            if number % 4 == 3:  # while it starts, too
+                plane.spawn()
+                load.is_over.wait(chance.uniform(0.0, STARTING_S))
+                assert plane.end(9) == -9
             plane.start()
         load.is_over.set()
         load.join()
@@ -84,7 +100,7 @@ def test_a_control_plane_that_is_killed_again_and_again_loses_nothing(tmp_path, 
             wait_until(lambda: not list(client.all_jobs(JobFilter(states=(JobState.RUNNING,)))), "jobs of lost answers")
             everything = [row.id for row in client.all_jobs(JobFilter())]
         began, ended = numbers_in(plane.work / "began"), numbers_in(plane.work / "ended")
-        assert len(load.acknowledged) >= kills, "there was no load"
+        assert len(load.acknowledged) >= JOBS * kills, "there was no load"
         assert len(set(load.acknowledged)) == len(load.acknowledged), "a number was given twice"
         assert {row.state for row in rows} == {JobState.COMPLETED}
         assert sorted(began) == sorted(set(began)), "a job ran twice"

@@ -48,11 +48,8 @@ class ControlPlane:
 
     def start(self, *words: str) -> None:
         """Start it and wait until it is ready."""
-        command = [sys.executable, "-c", MAIN, "up", "--listen", "0", "--devices", self.devices, *words]
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                command, cwd=self.work, env=self.environment(), stdout=log, stderr=log, start_new_session=True
-            )
+        self.spawn(*words)
+        assert self.process is not None
         pid = self.process.pid
 
         def is_ready() -> bool:
@@ -62,6 +59,14 @@ class ControlPlane:
             return running is not None and running.pid == pid
 
         wait_until(is_ready, "a control plane that is ready", READY_S)
+
+    def spawn(self, *words: str) -> None:
+        """Start it, and do not wait."""
+        command = [sys.executable, "-c", MAIN, "up", "--listen", "0", "--devices", self.devices, *words]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                command, cwd=self.work, env=self.environment(), stdout=log, stderr=log, start_new_session=True
+            )
 
     def end(self, number: int = signal.SIGTERM) -> int:
         """Send it a signal, and wait for its end; its exit status."""
