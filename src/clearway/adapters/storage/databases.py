@@ -217,8 +217,8 @@ class SqliteDatabase:
             raise StorageError(f"{self.label}: a reader is in the way of syncing what was written; trying again")
 
     def is_damage(self, error: BaseException) -> bool:
-        if isinstance(error, UnicodeDecodeError):
-            return True
+        if isinstance(error, UnicodeDecodeError) or "no such column" in str(error) or "no such table" in str(error):
+            return True  # the list of tables was altered: their version was right when they were looked for
         return getattr(error, "sqlite_errorname", "").startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
 
     def locate_damage(self) -> str:
@@ -241,7 +241,8 @@ def _locate_damage(path: Path) -> str:
         if header.startswith(b"SQLite format 3") and size < expected:
             return f"cut off at byte {size} of {expected}"
         with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
-            return _name_offset(str(connection.execute("PRAGMA integrity_check(1)").fetchone()[0]), _page_size(header))
+            found = str(connection.execute("PRAGMA integrity_check(1)").fetchone()[0])
+        return UNREADABLE if found == "ok" else _name_offset(found, _page_size(header))
     except (OSError, sqlite3.Error, UnicodeDecodeError):
         return UNREADABLE
 

@@ -95,6 +95,14 @@ def test_a_damaged_database_is_refused_or_whole(seed, intact, sequence):
             assert count_appends(folder / "store.db", sequence) in (None, len(sequence))
 
 
+def test_an_altered_list_of_tables_is_refused(intact, sequence):
+    data = intact["closed"][""].replace(b"spec TEXT NOT NULL", b"spek TEXT NOT NULL")
+    assert data != intact["closed"][""]
+    with quick_folder() as folder:
+        lay({"": data}, folder / "store.db")
+        assert count_appends(folder / "store.db", sequence) is None
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_a_damaged_wal_loses_whole_appends_from_its_end(seed, intact, sequence):
     draw = random.Random(seed)
