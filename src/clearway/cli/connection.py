@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearway.bootstrap.places import Places, find_connection, find_state_dir
+from clearway.bootstrap.places import TOKEN_VARIABLE, Places, find_connection, find_state_dir
 
 if TYPE_CHECKING:
     from clearway.client import Client
@@ -22,6 +22,11 @@ StateDirOption = Annotated[
 def environment() -> dict[str, str]:
     """A copy of this process's environment."""
     return dict(os.environ)  # noqa: TID251 - the command line is the border
+
+
+def submitted_environment() -> dict[str, str]:
+    """What a job inherits of this process's environment: all but the token, which would lie in the database."""
+    return {name: value for name, value in environment().items() if name != TOKEN_VARIABLE}
 
 
 def places_of(state_dir: Path | None = None) -> Places:

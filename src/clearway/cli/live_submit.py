@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from clearway.cli.connection import connect, environment
+from clearway.cli.connection import connect, submitted_environment
 from clearway.cli.options import JsonOption
 from clearway.cli.outputs import is_json_only, write_json
 from clearway.cli.session import Session, session_of
@@ -70,7 +70,7 @@ def submit(
     submitted_files = read_submission(files or [], _drop_empty(options), has_command=_has_command(sys.argv))
     with connect() as client:
         answer = client.submit(
-            submitted_files, cwd=str(Path.cwd()), environment=environment(), key=key, test_only=test_only
+            submitted_files, cwd=str(Path.cwd()), environment=submitted_environment(), key=key, test_only=test_only
         )
         for note in answer.notes:
             session.note("{note}", note=note)

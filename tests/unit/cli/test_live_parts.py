@@ -8,6 +8,7 @@ from rich.console import Console
 
 from clearway.bootstrap.configuration import find_config_file, read_config_file, resolve_policy
 from clearway.bootstrap.places import Places, Running, find_connection, find_state_dir, read_running, write_running
+from clearway.cli.connection import submitted_environment
 from clearway.cli.live_jobs import parse_state
 from clearway.cli.live_submit import exit_code_of, read_submission
 from clearway.cli.messages import Language
@@ -97,6 +98,14 @@ def test_a_configuration_is_looked_for_in_its_places(tmp_path):
 def test_a_policy_that_is_wrong_is_told_with_its_line(text, message):
     with pytest.raises(InputError, match=message):
         resolve_policy(parse_config(text, source="c.yaml"))
+
+
+def test_a_job_does_not_inherit_the_token(monkeypatch):
+    monkeypatch.setenv("CLEARWAY_TOKEN", "cw_a_b")
+    monkeypatch.setenv("LEARNING_RATE", "3e-4")
+    inherited = submitted_environment()
+    assert "CLEARWAY_TOKEN" not in inherited
+    assert inherited["LEARNING_RATE"] == "3e-4"
 
 
 # --- reading command lines --------------------------------------------------------------------------------------------

@@ -45,8 +45,7 @@ class Line:
 
 def run(arguments: Sequence[str]) -> int:
     """Submit, and say the number on standard output."""
-    from clearway.cli.connection import connect
-    from clearway.cli.connection import environment as copy_environment
+    from clearway.cli.connection import connect, submitted_environment
     from clearway.wire.api import Form, SubmittedFile
 
     line = split_line(arguments, OWN)
@@ -55,7 +54,7 @@ def run(arguments: Sequence[str]) -> int:
     file = SubmittedFile(text=text, source=source, form=Form.SCRIPT, options=options, args=args)
     with connect() as client:
         answer = client.submit(
-            [file], cwd=str(Path.cwd()), environment=copy_environment(), test_only="test-only" in line.own
+            [file], cwd=str(Path.cwd()), environment=submitted_environment(), test_only="test-only" in line.own
         )
         for note in answer.notes:
             if "quiet" not in line.own:

@@ -30,8 +30,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _run_job(line: Line) -> int:
-    from clearway.cli.connection import connect
-    from clearway.cli.connection import environment as copy_environment
+    from clearway.cli.connection import connect, submitted_environment
     from clearway.cli.live_submit import exit_code_of
     from clearway.wire.api import Form, SubmittedFile
 
@@ -44,7 +43,7 @@ def _run_job(line: Line) -> int:
         options.append(f"--job-name={Path(line.rest[0]).name}")
     file = SubmittedFile(text=SCRIPT, source="srun", form=Form.SCRIPT, options=tuple(options), args=line.rest)
     with connect() as client:
-        (job,) = client.submit([file], cwd=str(Path.cwd()), environment=copy_environment()).jobs
+        (job,) = client.submit([file], cwd=str(Path.cwd()), environment=submitted_environment()).jobs
         try:
             for part in client.follow_log(job):
                 sys.stdout.buffer.write(part)
