@@ -63,7 +63,7 @@ def tables_of(state):
     box = state.box
     names = ("nodes", "pools", "devices", "tenants", "queues", "totals", "job_link", "jobs")
     tables = {name: getattr(box, name).tobytes() for name in names}
-    running = state.running[:, : state.meta[0]].tobytes()
+    running = state.holding_rows().tobytes()
     return tables, running, list(state.order.waiting()), sorted(state.claims)
 
 

@@ -14,7 +14,7 @@ from clearway.engine.compiled import IS_PLAIN_PYTHON, compiled_opening, line_at,
 from clearway.engine.tables import Table
 
 # --- meta: counters and limits, int64[META_SIZE] ---------------------------------------------------------------------
-META_RUNNING: Final = 0  # entries of `running` in use
+META_RUNNING: Final = 0  # entries of `running` in use, gaps included
 META_LINK_FREE: Final = 1  # head of the list of unused links; NONE = none left
 META_LINKS_LEFT: Final = 2  # unused links
 META_RESERVATIONS: Final = 3  # rows of the reservation tables in use
@@ -25,15 +25,20 @@ META_MANY_POOLS: Final = 7  # 1 = some node has several pools
 META_TYPICAL: Final = 8  # entries of `typical` in use
 META_LEVELS: Final = 9  # bit mask of topology levels at which some domain holds two nodes
 META_NODE_ASKED: Final = 10  # 1 = some class asks for CPUs or memory; else nobody looks at what `res_*` has of them
-META_SIZE: Final = 11
+META_LISTED: Final = 11  # so many entries of `running` from its beginning are sorted; those behind are new
+META_GAPS: Final = 12  # sorted entries whose job has left
+META_SIZE: Final = 13
 
 # --- typical: int64[2, n], the classes that are expected and how often, for the fragmentation score ------------------
 TYPICAL_CLASS: Final = 0
 TYPICAL_PPM: Final = 1
 
-# --- running: int64[2, capacity], sorted by (end, job row) ---------------------------------------------------------
+# --- running: int64[RUNNING_COLUMNS, capacity], sorted by (end, job row) once `settle_running` was called -------------
 RUNNING_END: Final = 0
-RUNNING_ROW: Final = 1
+RUNNING_ROW: Final = 1  # ~row (negative) = the job has left; the entry is a gap
+RUNNING_SPARE_END: Final = 2  # work space for sorting
+RUNNING_SPARE_ROW: Final = 3
+RUNNING_COLUMNS: Final = 4
 
 # --- links: footprints as linked lists; one link = `count` replicas on a pool --------------------------------------
 LINK_POOL: Final = 0
@@ -59,7 +64,7 @@ WORK_POOL: Final = 2
 WORK_CPU: Final = 3
 WORK_MEM: Final = 4
 WORK_COUNT: Final = 5
-WORK_LEAST: Final = 6  # the least that any of some reservations leaves on a pool, milli
+WORK_LIST: Final = 6  # pools that have capacity at all, in order
 WORK_ROWS: Final = 7
 
 
@@ -68,7 +73,8 @@ class Box(NamedTuple):
 
     eligible: int64[label requirements, nodes], 1 = the node carries the labels. totals: see `place`.
     job_link: int64[job rows], head of the footprint of a job that holds devices.
-    res_pool, res_cpu, res_mem: int64[depth, pools or nodes], what is free at the start of each reservation.
+    res_pool: int64[pools, depth], what is free on a pool at the start of each reservation: a pool's line is short, and
+    only the lines of pools that matter are looked at. res_cpu, res_mem: int64[depth, nodes], the same of nodes.
     """
 
     nodes: Table

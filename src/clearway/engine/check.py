@@ -260,6 +260,8 @@ class Checker:
     def __init__(self, state: ClusterState) -> None:
         self.state = state
         self._is_alone = False
+        self._known_box: Box | None = None
+        self._nodes = self._devices = 0
         self.by_node: NDArray[np.int64] = np.zeros((LEDGER_NODE_ROWS, 1), dtype=np.int64)
         self.by_device: NDArray[np.int64] = np.zeros((LEDGER_DEVICE_ROWS, 1), dtype=np.int64)
 
@@ -267,11 +269,9 @@ class Checker:
         """Why the plan must be refused, one sentence each; empty when it is good."""
         if plan.moves and plan.parent != self.state.version:
             return (f"made for version {plan.parent} of the state, which is now at {self.state.version}",)
-        inventory = self.state.inventory
-        if self.by_node.shape[1] < inventory.node_count or self.by_device.shape[1] < max(inventory.device_count, 1):
-            self.by_node = np.zeros((LEDGER_NODE_ROWS, 2 * inventory.node_count), dtype=np.int64)
-            self.by_device = np.zeros((LEDGER_DEVICE_ROWS, 2 * inventory.device_count + 1), dtype=np.int64)
-        notes = []
+        if self._known_box is not self.state.box:
+            self._measure()
+        notes: list[str] = []
         moved: set[int] = set()
         self._is_alone = len(plan.moves) == 1
         for move in plan.moves:
@@ -283,6 +283,14 @@ class Checker:
         if self.state.power_budget_watts is not None or self.state.caps:
             notes.extend(check_power(self.state, plan))
         return tuple(notes)
+
+    def _measure(self) -> None:
+        """Note how large the cluster is, and make room for it in the ledger."""
+        self._known_box = self.state.box
+        self._nodes, self._devices = self.state.inventory.node_count, self.state.inventory.device_count
+        if self.by_node.shape[1] < self._nodes or self.by_device.shape[1] < max(self._devices, 1):
+            self.by_node = np.zeros((LEDGER_NODE_ROWS, 2 * self._nodes), dtype=np.int64)
+            self.by_device = np.zeros((LEDGER_DEVICE_ROWS, 2 * self._devices + 1), dtype=np.int64)
 
     def _clear(self, moves: tuple[Move, ...]) -> None:
         for move in moves:
@@ -331,8 +339,8 @@ class Checker:
             allocation.devices,
             self.by_node,
             self.by_device,
-            self.state.inventory.node_count,
-            self.state.inventory.device_count,
+            self._nodes,
+            self._devices,
             self.state.door,
         )
         return "" if verdict == FINE else f"job {spec.id}: {VERDICTS[verdict]}"

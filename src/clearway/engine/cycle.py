@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from clearway.engine.box import META_LINKS_LEFT, META_RESERVATIONS, META_RUNNING, RES_JOB
+from clearway.engine.box import META_LINKS_LEFT, META_RESERVATIONS, META_RUNNING, RES_JOB, Box
 from clearway.engine.claims import is_claim_ready
 from clearway.engine.dominant import rows_in_turn
 from clearway.engine.gang import WEIGHTS
@@ -98,6 +98,9 @@ class Planner:
         self.out_nodes: IntArray = np.zeros(4096, dtype=np.int64)
         self.out_devices: IntArray = np.zeros(4096, dtype=np.int64)
         self._touches_running = touches_running(state.policy)
+        self._refresh_ms = state.policy.order.refresh_ms
+        self._lone: dict[int, Allocation] = {}
+        self._known_box: Box | None = None
         self._trial = Trial(state, self.weights)
         self._tried: set[int] = set()
         self._retry_ms = FOREVER_MS
@@ -130,18 +133,20 @@ class Planner:
         """A complete plan for the box as it is. Deciding again after the plan was applied gives an empty plan."""
         state = self.state
         state.waiting_changed = False
-        if not self._has_work() or self._is_idle():
-            return self._empty_plan(self._wake_ms())
+        if not self.has_work() or self._is_idle():
+            return self._empty_plan(self.wake_ms())
         moves: list[Move] = []
         if state.capacity_grew or state.order_shrank or state.now_ms >= self._retry_ms or self._order_is_due():
             self._tried.clear()
         self._gate = None if state.power_budget_watts is None else PowerGate(state, state.power_budget_watts)
         self._has_news = bool(state.fresh) or state.capacity_grew or state.order_shrank or self._order_is_due()
         self._stop_cancelled(moves)
-        self._start_claimants(moves)
+        if state.claims:
+            self._start_claimants(moves)
         fresh = self._order()
         started = self._scan(fresh)
-        moves.extend(self._make_starts(started))
+        if started:
+            moves.extend(self._make_starts(started))
         if self._touches_running:
             moves.extend(improve_plan(self._trial, frozenset(self.out[OUT_ROW, :started].tolist()), self._tried))
             self._retry_ms = self._next_unprotected_ms()
@@ -156,8 +161,8 @@ class Planner:
             # One cycle makes room for a few jobs only: after each that moved something, the next event brings another.
             state.order_shrank = any(isinstance(move, Start) for move in moves)
         if not moves and not self.was_cut:
-            return self._empty_plan(self._wake_ms())
-        return Plan(state.version, tuple(moves), self.was_cut, self._wake_ms())
+            return self._empty_plan(self.wake_ms())
+        return Plan(state.version, tuple(moves), self.was_cut, self.wake_ms())
 
     def _empty_plan(self, wake_ms: int | None) -> Plan:
         """A plan that does nothing, for any state; the last one again if it can be, for it is the most usual."""
@@ -165,7 +170,8 @@ class Planner:
             self._empty = Plan(self.state.version, NO_MOVES, wake_ms=wake_ms)
         return self._empty
 
-    def _has_work(self) -> bool:
+    def has_work(self) -> bool:
+        """Whether anything has come, or come due, about which there may be something to decide."""
         state = self.state
         return bool(
             state.capacity_grew
@@ -174,8 +180,8 @@ class Planner:
             or state.order_shrank
             or self.was_cut
             or state.now_ms >= self._retry_ms
+            or state.now_ms >= self._reserved_ms
             or self._order_is_due()
-            or self._reservation_is_due()
         )
 
     def _is_idle(self) -> bool:
@@ -190,7 +196,7 @@ class Planner:
         return True
 
     def _order_is_due(self) -> bool:
-        refresh = self.state.policy.order.refresh_ms
+        refresh = self._refresh_ms
         if refresh is None or self.state.order.count == 0:
             return False
         return self.state.refreshed_ms == NONE or self.state.now_ms - self.state.refreshed_ms >= refresh
@@ -199,15 +205,15 @@ class Planner:
         """Whether a reservation's start has come though nothing was given back: what it counted on is late."""
         return self._reserved_ms <= self.state.now_ms
 
-    def _wake_ms(self) -> int | None:
+    def wake_ms(self) -> int | None:
         """When to look again though nothing happens: a begin time, the rest of a queue that was too long for one cycle,
         or an order by which a running job may be preempted that is due to be worked out anew."""
         state = self.state
         wake = state.timers[0][0] if state.timers else None
         if self.was_cut:
             wake = state.now_ms + GO_ON_MS
-        refresh = state.policy.order.refresh_ms
-        may_preempt = self._touches_running and state.order.count and state.meta[META_RUNNING]
+        refresh = self._refresh_ms
+        may_preempt = self._touches_running and state.order.count and state.has_running
         if refresh is not None and may_preempt and state.refreshed_ms != NONE:
             due = state.refreshed_ms + refresh
             wake = due if wake is None else min(wake, due)
@@ -227,6 +233,8 @@ class Planner:
     def _stop_cancelled(self, moves: list[Move]) -> None:
         """Tell jobs to stop whose users took them back, for good, or want them to wait again."""
         state = self.state
+        if not state.to_stop:
+            return
         for job in dict.fromkeys(state.to_stop):
             record = state.jobs.get(job)
             if record is None or record.phase == PHASE_STOPPING:
@@ -304,10 +312,14 @@ class Planner:
         first = state.order.count
         if not state.fresh:
             return EMPTY, first
+        order = state.order
+        if len(state.fresh) == 1 and state.policy.order.by_arrival:
+            place = order.insert(state.fresh.pop())
+            return order.rows[place : place + 1], place
         rows = np.array(state.fresh, dtype=np.int64)
         if not state.policy.order.by_arrival:
-            state.order.set_keys(rows, state.policy.order.keys(jobs_view(state, rows)))
-        first = min(first, state.order.insert_all(state.fresh))
+            order.set_keys(rows, state.policy.order.keys(jobs_view(state, rows)))
+        first = min(first, order.insert_all(state.fresh))
         state.fresh.clear()
         return rows, first
 
@@ -393,9 +405,11 @@ class Planner:
         self.settings[SET_NOW] = state.now_ms
         if state.policy.headroom.enabled:
             self.settings[SET_HEADROOM] = headroom_milli(state)
-        classes = state.box.classes.shape[1]
-        if self.memo.shape[1] < classes:
-            self.memo = np.full((MEMO, classes), FOREVER_MS, dtype=np.int64)
+        if self._known_box is not state.box:
+            self._known_box = state.box
+            classes = state.box.classes.shape[1]
+            if self.memo.shape[1] < classes:
+                self.memo = np.full((MEMO, classes), FOREVER_MS, dtype=np.int64)
         self.progress.fill(0)
         self.progress[AT_POSITION] = begin
         if begin:
@@ -440,15 +454,13 @@ class Planner:
 
     def _make_starts(self, started: int) -> list[Start]:
         """The scan's outputs as moves."""
-        if not started:
-            return []
         moves: list[Start] = []
-        by_row, out_nodes, out_devices = self.state.by_row, self.out_nodes, self.out_devices
+        by_row = self.state.by_row
         for row, _, node, device, replicas in self.out[:, :started].T.tolist():
             record = by_row[row]
-            end = device + replicas * record.spec.request.devices
-            allocation = Allocation(out_nodes[node : node + replicas].copy(), out_devices[device:end].copy())
-            moves.append(Start(record.spec.id, record.generation + 1, allocation))
+            spec = record.spec
+            devices = replicas * spec.request.devices
+            moves.append(Start(spec.id, record.generation + 1, self._allocation(node, replicas, device, devices)))
         return moves
 
     def _without_conflicts(self, moves: list[Move]) -> list[Move]:
@@ -458,6 +470,19 @@ class Planner:
         specs = [jobs[one.job].spec for one in moves if isinstance(one, Start | Reserve)]
         conflicts = self.state.dependencies.conflicts(specs)
         return [move for move in moves if job_served(move) not in conflicts] if conflicts else moves
+
+    def _allocation(self, node: int, replicas: int, device: int, devices: int) -> Allocation:
+        """What the scan wrote at these places of its outputs. Of the allocations of one device there are only so many
+        as devices, and each is made once."""
+        if replicas != 1 or devices != 1:
+            end = device + devices
+            return Allocation(self.out_nodes[node : node + replicas].copy(), self.out_devices[device:end].copy())
+        number = int(self.out_devices[device])
+        known = self._lone.get(number)
+        if known is None:
+            known = Allocation(self.out_nodes[node : node + 1].copy(), self.out_devices[device : device + 1].copy())
+            self._lone[number] = known
+        return known
 
 
 def _lengthened(array: IntArray, more: int) -> IntArray:

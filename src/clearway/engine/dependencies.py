@@ -115,10 +115,12 @@ class Dependencies:
         name = self._active.pop(spec.id, None)
         if name is None:
             return ()
-        self._active_by_name[name] -= 1
-        if not self._active_by_name[name]:
+        others = self._active_by_name[name] - 1
+        if others:
+            self._active_by_name[name] = others
+        else:
             del self._active_by_name[name]
-        return tuple(self._singletons.get(name, ()))
+        return tuple(self._singletons[name]) if name in self._singletons else ()
 
     def note_end(self, spec: JobSpec, outcome: Outcome) -> tuple[JobId, ...]:
         """A job ended; returns the jobs worth looking at again, in order."""
@@ -126,6 +128,9 @@ class Dependencies:
         if len(self.outcomes) > OUTCOMES_MAX:
             self._members.pop(self.outcomes.popitem(last=False)[0], None)
         self._started.discard(spec.id)
+        if not (self._waiting_for or self._singletons or self._rivals) and spec.array is None:
+            self._deactivate(spec)
+            return ()
         singles = self._singletons.get((spec.user, spec.name))
         if singles and spec.id in singles:
             singles.remove(spec.id)

@@ -11,6 +11,7 @@ from clearway.engine.box import (
     WORK_CAPACITY,
     WORK_COUNT,
     WORK_DOMAIN,
+    WORK_LIST,
     Box,
 )
 from clearway.engine.compiled import (
@@ -111,11 +112,13 @@ def keep_domain(box: Box, level: int, domain: int) -> None:
 
 
 @compiled_inside
-def largest_capacity_pool(box: Box, left: int) -> int:
-    """The pool that takes `left` replicas with least to spare, else the one that takes most; NONE if all are empty."""
+def largest_capacity_pool(box: Box, filled: int, left: int) -> int:
+    """Of the first `filled` pools in WORK_LIST the one that takes `left` replicas with least to spare, else the one
+    that takes most; NONE if all are empty."""
     best = NONE
     best_count = 0
-    for pool in range(box.meta[META_POOLS]):
+    for index in range(filled):
+        pool = box.work[WORK_LIST, index]
         count = box.work[WORK_CAPACITY, pool]
         tighter = count >= left and (best_count < left or count < best_count)
         fuller = best_count < left and count > best_count
@@ -130,20 +133,25 @@ def choose_counts(box: Box, replicas: int) -> None:
     """Turn the capacities in the work space into how many replicas each pool gets: the fewest nodes, pools in falling
     capacity, and the tightest pool for what is left.
 
-    One pass per capacity value, not a sort: capacities are small numbers.
+    One pass per capacity value over the pools that have any, not a sort: capacities are small numbers.
     """
     top = 0
+    filled = 0
     for pool in range(box.meta[META_POOLS]):
-        top = max(top, box.work[WORK_CAPACITY, pool])
         box.work[WORK_COUNT, pool] = 0
+        if box.work[WORK_CAPACITY, pool] > 0:
+            top = max(top, box.work[WORK_CAPACITY, pool])
+            box.work[WORK_LIST, filled] = pool
+            filled += 1
     left = replicas
     while left > 0:
         if left <= top:
-            pool = largest_capacity_pool(box, left)
+            pool = largest_capacity_pool(box, filled, left)
             left -= choose_pool(box, pool, left)
             continue
         below = 0
-        for pool in range(box.meta[META_POOLS]):
+        for index in range(filled):
+            pool = box.work[WORK_LIST, index]
             count = box.work[WORK_CAPACITY, pool]
             if count == top and left >= top:
                 left -= choose_pool(box, pool, top)

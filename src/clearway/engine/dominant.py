@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from clearway.engine.box import META_RUNNING, RUNNING_ROW
 from clearway.engine.fairshare import USE_COLUMNS, USE_CPU, USE_DEVICES, USE_MEMORY, dominant_order
 from clearway.engine.nodes import UNCOUNTED
 from clearway.engine.order import SORT_QUEUE
@@ -41,7 +40,7 @@ def rows_in_turn(state: "ClusterState") -> IntArray:
     if not state.policy.fair_share.dominant or len(rows) < 2:
         return rows
     table = state.rows.table
-    running = state.running[RUNNING_ROW, : state.meta[META_RUNNING]]
+    running = state.holding_rows()
     held = np.zeros((USE_COLUMNS, state.accounts.tenant_count), dtype=np.int64)
     np.add.at(held.T, table[JOB_TENANT, running], _amounts(state, running, table[JOB_HELD, running]).T)
     demand = _amounts(state, rows, table[JOB_REPLICAS, rows])

@@ -4,7 +4,6 @@ from typing import Final
 
 import numpy as np
 
-from clearway.engine.box import META_RUNNING, RUNNING_ROW
 from clearway.engine.limits import headroom_milli, within_limits
 from clearway.engine.records import JobRecord
 from clearway.engine.state import ClusterState
@@ -60,7 +59,7 @@ def grow_jobs(trial: Trial) -> list[Move]:
 
 def _by_gain(state: ClusterState) -> list[JobRecord]:
     """Running jobs that can still grow, by the speed that one more replica adds per device, the largest first."""
-    rows = state.running[RUNNING_ROW, : state.meta[META_RUNNING]]
+    rows = state.holding_rows()
     table = state.rows.table
     fits = (table[JOB_PHASE, rows] == PHASE_RUNNING) & (table[JOB_HELD, rows] < table[JOB_REPLICAS_MAX, rows])
     records = [state.by_row[row] for row in np.sort(rows[fits]).tolist()]

@@ -8,7 +8,6 @@ from typing import Final
 
 import numpy as np
 
-from clearway.engine.box import META_RUNNING, RUNNING_ROW
 from clearway.engine.lifecycle import HOLDING
 from clearway.engine.scene import (
     Need,
@@ -370,7 +369,7 @@ def holders_by_end(scene: Scene, need: Need) -> tuple[JobId, ...]:
     suited[scene.pools[POOL_NODE][suits_pools(scene, need)]] = True
     suited &= room_by_node(scene, need) < need.replicas
     found: list[JobId] = []
-    for row in state.running[RUNNING_ROW, : state.meta[META_RUNNING]].tolist():
+    for row in state.holding_rows().tolist():
         record = state.by_row[row]
         if record.allocation is not None and suited[record.allocation.nodes].any():
             found.append(record.spec.id)

@@ -17,7 +17,6 @@ from clearway.engine.box import (
     RES_TOTAL,
     WORK_CAPACITY,
     WORK_COUNT,
-    WORK_LEAST,
     Box,
     Door,
     open_box,
@@ -81,7 +80,6 @@ from clearway.engine.tables import (
 )
 from clearway.model.units import (
     DEVICES_PER_MODEL_MAX,
-    FOREVER_MS,
 )
 
 # Places in the array of weights that a policy's `Placement` becomes.
@@ -118,8 +116,8 @@ def capacity_beside(box: Box, cls: int, pool: int, end_ms: int, most: int) -> in
     for index in range(box.meta[META_RESERVATIONS]):
         if box.res[RES_START, index] >= end_ms:
             continue
-        if each > 0 and box.res_pool[index, pool] < count * each:
-            count = box.res_pool[index, pool] // each
+        if each > 0 and box.res_pool[pool, index] < count * each:
+            count = box.res_pool[pool, index] // each
             if count <= 0:
                 return 0
     return node_capacity_beside(box, cls, pool, NONE, end_ms, count)
@@ -142,26 +140,16 @@ def node_capacity_beside(box: Box, cls: int, pool: int, after_ms: int, before_ms
     return max(count, 0)
 
 
-@compiled_inside
-def find_least(box: Box, after_ms: int, before_ms: int) -> None:
-    """Write what each pool has in all reservations that begin after `after_ms` and before `before_ms` to WORK_LEAST.
-
-    Reservation after reservation, not pool after pool: one line of the table at a time.
-    """
-    for pool in range(box.meta[META_POOLS]):
-        box.work[WORK_LEAST, pool] = FOREVER_MS
-    for index in range(box.meta[META_RESERVATIONS]):
-        if after_ms < box.res[RES_START, index] < before_ms:
-            for pool in range(box.meta[META_POOLS]):
-                box.work[WORK_LEAST, pool] = min(box.work[WORK_LEAST, pool], box.res_pool[index, pool])
-
-
 @compiled_inline
 def least_capacity(box: Box, cls: int, pool: int, after_ms: int, before_ms: int, count: int) -> int:
-    """`count`, or what less WORK_LEAST, and CPUs and memory in the same reservations, leave room for."""
+    """`count`, or the fewer that the reservations which begin between the two times leave room for."""
     each = box.classes[CLASS_DEVICES, cls] * box.classes[CLASS_SHARE, cls]
-    if each > 0 and box.work[WORK_LEAST, pool] < count * each:
-        count = max(box.work[WORK_LEAST, pool], 0) // each
+    least = count * each
+    for index in range(box.meta[META_RESERVATIONS]):
+        if after_ms < box.res[RES_START, index] < before_ms:
+            least = min(least, box.res_pool[pool, index])
+    if least < count * each:
+        count = max(least, 0) // each
     return node_capacity_beside(box, cls, pool, after_ms, before_ms, count)
 
 
@@ -312,7 +300,6 @@ def name_replica(box: Box, cls: int, pool: int, at_nodes: np.ndarray, at_devices
 def fill_capacity(box: Box, cls: int, end_ms: int, most: int, model: int) -> int:
     """Write each pool's capacity for the class to the work space; returns the sum."""
     total = 0
-    find_least(box, NONE, end_ms)
     for pool in range(box.meta[META_POOLS]):
         count = 0
         if model == NONE or box.pools[POOL_MODEL, pool] == model:
@@ -341,16 +328,25 @@ def name_by_capacity(box: Box, cls: int, replicas: int, at_nodes: np.ndarray, at
 
 
 @compiled_inline
-def charge_reservations(box: Box, cls: int, pool: int, count: int, end_ms: int) -> None:
-    """Lower what reservations that begin before `end_ms` find on the pool by `count` replicas; negative gives back."""
+def charge_between(box: Box, cls: int, pool: int, count: int, start_ms: int, end_ms: int) -> None:
+    """Lower what reservations that begin within [start, end) find on the pool."""
     milli = count * box.classes[CLASS_DEVICES, cls] * box.classes[CLASS_SHARE, cls]
+    cpu = count * box.classes[CLASS_CPU, cls]
+    memory = count * box.classes[CLASS_MEM, cls]
     node = box.pools[POOL_NODE, pool]
     for index in range(box.meta[META_RESERVATIONS]):
-        if box.res[RES_START, index] < end_ms:
-            box.res_pool[index, pool] -= milli
-            box.res_cpu[index, node] -= count * box.classes[CLASS_CPU, cls]
-            box.res_mem[index, node] -= count * box.classes[CLASS_MEM, cls]
+        if start_ms <= box.res[RES_START, index] < end_ms:
+            box.res_pool[pool, index] -= milli
             box.res[RES_TOTAL, index] -= milli
+            if cpu != 0 or memory != 0:
+                box.res_cpu[index, node] -= cpu
+                box.res_mem[index, node] -= memory
+
+
+@compiled_inline
+def charge_reservations(box: Box, cls: int, pool: int, count: int, end_ms: int) -> None:
+    """Lower what reservations that begin before `end_ms` find on the pool by `count` replicas; negative gives back."""
+    charge_between(box, cls, pool, count, NONE, end_ms)
 
 
 @compiled_inside

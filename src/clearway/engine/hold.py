@@ -9,11 +9,15 @@ from clearway.engine.box import (
     LINK_COUNT,
     LINK_NEXT,
     LINK_POOL,
+    META_GAPS,
     META_LINK_FREE,
     META_LINKS_LEFT,
+    META_LISTED,
     META_RUNNING,
     RUNNING_END,
     RUNNING_ROW,
+    RUNNING_SPARE_END,
+    RUNNING_SPARE_ROW,
     Box,
     Door,
     open_box,
@@ -44,6 +48,10 @@ from clearway.engine.tables import (
     PHASE_STARTING,
 )
 from clearway.model.units import FOREVER_MS
+
+UNSORTED_MAX = 128
+"""Entries of the list of running jobs that may wait to be sorted in: so many share one pass over the whole list, and
+are few enough to be searched one by one."""
 
 
 @compiled_inline
@@ -87,40 +95,101 @@ def make_footprint(box: Box, cls: int, at_nodes: np.ndarray, at_devices: np.ndar
 
 
 @compiled_inline
-def running_place(box: Box, end_ms: int, row: int) -> int:
-    """Where (end, row) stands, or would stand, among the running jobs sorted by that pair."""
-    low = 0
-    high = box.meta[META_RUNNING]
-    while low < high:
-        middle = (low + high) // 2
-        end = box.running[RUNNING_END, middle]
-        if end < end_ms or (end == end_ms and box.running[RUNNING_ROW, middle] < row):
-            low = middle + 1
-        else:
-            high = middle
-    return low
+def row_at(box: Box, index: int) -> int:
+    """The job row of an entry of the list of running jobs, a gap or not."""
+    row = box.running[RUNNING_ROW, index]
+    return row if row >= 0 else ~row
+
+
+@compiled_inline
+def stands_before(box: Box, index: int, end_ms: int, row: int) -> bool:
+    """Whether an entry of the list of running jobs comes before (end, row)."""
+    end = box.running[RUNNING_END, index]
+    return end < end_ms or (end == end_ms and row_at(box, index) < row)
 
 
 @compiled_inside
 def add_running(box: Box, end_ms: int, row: int) -> None:
-    """Insert a job into the list of running ones."""
-    place = running_place(box, end_ms, row)
-    for index in range(box.meta[META_RUNNING], place, -1):
-        box.running[RUNNING_END, index] = box.running[RUNNING_END, index - 1]
-        box.running[RUNNING_ROW, index] = box.running[RUNNING_ROW, index - 1]
-    box.running[RUNNING_END, place] = end_ms
-    box.running[RUNNING_ROW, place] = row
+    """Put a job at the end of the list of running ones; where it belongs is worked out when somebody asks."""
+    if box.meta[META_RUNNING] - box.meta[META_LISTED] >= UNSORTED_MAX or box.meta[META_RUNNING] == box.running.shape[1]:
+        settle_running(box)
+    index = box.meta[META_RUNNING]
+    box.running[RUNNING_END, index] = end_ms
+    box.running[RUNNING_ROW, index] = row
     box.meta[META_RUNNING] += 1
 
 
 @compiled_inside
 def remove_running(box: Box, end_ms: int, row: int) -> None:
-    """Take a job out of the list of running ones."""
-    place = running_place(box, end_ms, row)
-    box.meta[META_RUNNING] -= 1
-    for index in range(place, box.meta[META_RUNNING]):
-        box.running[RUNNING_END, index] = box.running[RUNNING_END, index + 1]
-        box.running[RUNNING_ROW, index] = box.running[RUNNING_ROW, index + 1]
+    """Take a job out of the list of running ones. Among the sorted ones it leaves a gap: closing it would move all
+    that come after it."""
+    for index in range(box.meta[META_RUNNING] - 1, box.meta[META_LISTED] - 1, -1):
+        if box.running[RUNNING_ROW, index] == row:
+            box.meta[META_RUNNING] -= 1
+            box.running[RUNNING_END, index] = box.running[RUNNING_END, box.meta[META_RUNNING]]
+            box.running[RUNNING_ROW, index] = box.running[RUNNING_ROW, box.meta[META_RUNNING]]
+            return
+    low = 0
+    high = box.meta[META_LISTED]
+    while low < high:
+        middle = (low + high) // 2
+        if stands_before(box, middle, end_ms, row):
+            low = middle + 1
+        else:
+            high = middle
+    box.running[RUNNING_ROW, low] = ~row
+    box.meta[META_GAPS] += 1
+
+
+@compiled_inside
+def settle_running(box: Box) -> None:
+    """Sort the list of running jobs by (end, row), without gaps."""
+    listed = box.meta[META_LISTED]
+    count = box.meta[META_RUNNING]
+    if listed == count and box.meta[META_GAPS] == 0:
+        return
+    sort_new(box, listed, count)
+    old = 0
+    new = listed
+    total = 0
+    while old < listed or new < count:
+        if new == count or (old < listed and stands_before(box, old, box.running[RUNNING_END, new], row_at(box, new))):
+            index = old
+            old += 1
+        else:
+            index = new
+            new += 1
+        if box.running[RUNNING_ROW, index] >= 0:
+            box.running[RUNNING_SPARE_END, total] = box.running[RUNNING_END, index]
+            box.running[RUNNING_SPARE_ROW, total] = box.running[RUNNING_ROW, index]
+            total += 1
+    for index in range(total):
+        box.running[RUNNING_END, index] = box.running[RUNNING_SPARE_END, index]
+        box.running[RUNNING_ROW, index] = box.running[RUNNING_SPARE_ROW, index]
+    box.meta[META_RUNNING] = total
+    box.meta[META_LISTED] = total
+    box.meta[META_GAPS] = 0
+
+
+@compiled_inside
+def sort_new(box: Box, begin: int, end: int) -> None:
+    """Sort entries of the list of running jobs among themselves, by insertion: they are few."""
+    for index in range(begin + 1, end):
+        end_ms = box.running[RUNNING_END, index]
+        row = box.running[RUNNING_ROW, index]
+        place = index
+        while place > begin and not stands_before(box, place - 1, end_ms, row):
+            box.running[RUNNING_END, place] = box.running[RUNNING_END, place - 1]
+            box.running[RUNNING_ROW, place] = box.running[RUNNING_ROW, place - 1]
+            place -= 1
+        box.running[RUNNING_END, place] = end_ms
+        box.running[RUNNING_ROW, place] = row
+
+
+@compiled
+def settle_running_entry(door: Door) -> None:
+    """`settle_running`, called from Python as `settle_running_entry(door)`."""
+    settle_running(open_box(door))
 
 
 @compiled_inline

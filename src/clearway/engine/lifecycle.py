@@ -103,8 +103,9 @@ class Lifecycle:
     def on_submitted(self, event: JobSubmitted) -> None:
         """A job is accepted: it gets a row, and waits."""
         state, spec = self.state, event.job
-        if spec.id in state.jobs or spec.id in state.dependencies.outcomes:
-            raise InternalError(f"job {spec.id} was submitted twice; a job's id is given once and never reused")
+        job = spec.id
+        if job in state.jobs or job in state.dependencies.outcomes:
+            raise InternalError(f"job {job} was submitted twice; a job's id is given once and never reused")
         row = state.rows.new()
         cls = state.classes.number(
             spec.request, spec.network.fabric, state.inventory.models, state.inventory.eligibility
@@ -124,7 +125,7 @@ class Lifecycle:
             reason=REASON_PRIORITY,
         )
         record = JobRecord(spec, row, PHASE_PENDING, tenant=tenant, held=spec.held)
-        state.jobs[spec.id] = state.by_row[row] = record
+        state.jobs[job] = state.by_row[row] = record
         sort = state.order.sort
         if state.policy.order.by_priority:
             sort[SORT_QUEUE, row] = -queue_priority
@@ -133,7 +134,7 @@ class Lifecycle:
             sort[SORT_QUEUE, row] = sort[SORT_PRIORITY, row] = 0.0
         sort[SORT_KEY, row] = 0.0
         sort[SORT_SUBMIT, row] = event.at_ms
-        sort[SORT_ID, row] = spec.id
+        sort[SORT_ID, row] = job
         if spec.dependencies or spec.held or spec.not_before_ms is not None or spec.array is not None:
             state.dependencies.add(spec, self._rivals(spec))
             self._block_or_wait(record)
@@ -270,8 +271,9 @@ class Lifecycle:
         state, allocation = self.state, record.allocation
         assert allocation is not None
         start_ms: int = leave_entry(record.row, state.now_ms, allocation.nodes, allocation.devices, state.door)
-        milli = allocation.replicas * record.spec.request.device_milli
-        state.accounts.note_use(record.tenant, milli, start_ms, state.now_ms)
+        if state.accounts.tenant_count > 1:
+            milli = allocation.replicas * record.spec.request.device_milli
+            state.accounts.note_use(record.tenant, milli, start_ms, state.now_ms)
         record.allocation = record.target = None
         state.capacity_grew = True
 
@@ -306,10 +308,11 @@ class Lifecycle:
 
     def _forget(self, record: JobRecord, outcome: Outcome) -> None:
         """The job is over: its row is free, and those that waited for it are looked at."""
-        state, spec = self.state, record.spec
-        state.unclaim(record.row)
-        del state.jobs[spec.id], state.by_row[record.row]
-        state.rows.give_back(record.row)
+        state, spec, row = self.state, record.spec, record.row
+        if row in state.claims:
+            state.unclaim(row)
+        del state.jobs[spec.id], state.by_row[row]
+        state.rows.give_back(row)
         again = state.dependencies.note_end(spec, outcome)
         if again:
             self.look_again(again)
@@ -377,10 +380,12 @@ class Lifecycle:
 
     def on_plan(self, event: PlanAccepted) -> None:
         """Carry out each move in the box; the world is told by commands."""
-        starts = [move.job for move in event.plan.moves if isinstance(move, Start)]
-        if len(starts) > STARTS_FEW:
-            self._leave_order_together([self.state.jobs[job].row for job in starts])
-        for move in event.plan.moves:
+        moves = event.plan.moves
+        if len(moves) > STARTS_FEW:
+            starts = [move.job for move in moves if isinstance(move, Start)]
+            if len(starts) > STARTS_FEW:
+                self._leave_order_together([self.state.jobs[job].row for job in starts])
+        for move in moves:
             self.movers[type(move)](move)
 
     def accept_start(self, move: Start) -> None:
@@ -394,12 +399,12 @@ class Lifecycle:
             state.order.remove(row)
         if row in state.claims:
             state.unclaim(row)
-        state.make_room_for(move.allocation)
-        protected_ms = state.now_ms + state.policy.preemption.protection_ms
-        nodes, devices = move.allocation.nodes, move.allocation.devices
-        start_entry(row, move.generation, state.now_ms, protected_ms, nodes, devices, state.door)
-        record.allocation = move.allocation
-        record.generation = move.generation
+        allocation, generation, now_ms = move.allocation, move.generation, state.now_ms
+        state.make_room_for(allocation)
+        protected_ms = now_ms + state.policy.preemption.protection_ms
+        start_entry(row, generation, now_ms, protected_ms, allocation.nodes, allocation.devices, state.door)
+        record.allocation = allocation
+        record.generation = generation
         record.phase = PHASE_STARTING
         record.suspended = False
         again = state.dependencies.note_start(record.spec)

@@ -97,6 +97,10 @@ class PendingOrder:
 
     def insert(self, row: int) -> int:
         """Insert a row whose sort columns are set; returns its place."""
+        if self.count == 0:
+            self.rows[0] = row
+            self.count = 1
+            return 0
         if self.count == len(self.rows):
             self.rows = grow_table(self.rows[None, :], 2 * len(self.rows))[0]
         place = insert_row(self.rows, self.count, self.sort, row)
@@ -123,6 +127,9 @@ class PendingOrder:
 
     def remove(self, row: int) -> int:
         """Remove a row by its sort columns; returns the place that it had. A row that is not there is our bug."""
+        if self.count == 1 and self.rows[0] == row:
+            self.count = 0
+            return 0
         place = remove_row(self.rows, self.count, self.sort, row)
         assert place >= 0, f"job row {row} is not among the waiting"
         self.count -= 1

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from clearway.engine.box import META_RUNNING, RUNNING_END, RUNNING_ROW
+from clearway.engine.box import RUNNING_END, RUNNING_ROW
 from clearway.engine.reasons import REASON_POWER, REASON_PRIORITY
 from clearway.engine.state import ClusterState
 from clearway.engine.tables import (
@@ -154,7 +154,7 @@ class PowerGate:
         self._left_when_idle = budget - self.account.idle_watts()
         self._turn: IntArray = np.full(state.rows.table.shape[1], NONE, dtype=np.int64)
         self._latest_end_ms: dict[int, int] = {}
-        self._running = state.running[[RUNNING_ROW, RUNNING_END], : state.meta[META_RUNNING]].tolist()
+        self._running = state.running[[RUNNING_ROW, RUNNING_END], : len(state.holding_rows())].tolist()
 
     def note_order(self, rows: IntArray) -> None:
         """Waiting jobs in the order in which they are looked at; others come before them."""

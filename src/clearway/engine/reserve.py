@@ -11,6 +11,7 @@ from clearway.engine.box import (
     LINK_COUNT,
     LINK_NEXT,
     LINK_POOL,
+    META_LISTED,
     META_NODE_ASKED,
     META_NODES,
     META_POOLS,
@@ -35,8 +36,8 @@ from clearway.engine.box import (
 )
 from clearway.engine.compiled import compiled_inline, compiled_inside
 from clearway.engine.domains import choose_counts, is_level_used, keep_domain, level_of_step, smallest_domain
-from clearway.engine.gang import find_least, least_capacity
-from clearway.engine.hold import add_running, class_milli, drop_links, new_link, remove_running
+from clearway.engine.gang import charge_between, least_capacity
+from clearway.engine.hold import add_running, class_milli, drop_links, new_link, remove_running, settle_running
 from clearway.engine.place import pool_suits
 from clearway.engine.tables import (
     CLASS_CPU,
@@ -169,7 +170,6 @@ def capacity_throughout(box: Box, cls: int, start_ms: int, end_ms: int, most: in
     for index in range(box.meta[META_RESERVATIONS]):
         if start_ms < box.res[RES_START, index] < end_ms and box.res[RES_TOTAL, index] < most * class_milli(box, cls):
             return 0
-    find_least(box, start_ms, end_ms)
     total = 0
     for pool in range(box.meta[META_POOLS]):
         count = future_capacity(box, cls, pool, most)
@@ -225,7 +225,7 @@ def write_reservation(box: Box, row: int, replicas: int, start_ms: int, end_ms: 
         box.work[WORK_MEM, node] -= count * box.classes[CLASS_MEM, cls]
     beside = 0
     for pool in range(box.meta[META_POOLS]):
-        box.res_pool[index, pool] = box.work[WORK_POOL, pool]
+        box.res_pool[pool, index] = box.work[WORK_POOL, pool]
         beside += max(min(box.work[WORK_POOL, pool], free_now(box, pool)), 0)
     if box.meta[META_NODE_ASKED] == 1:
         for node in range(box.meta[META_NODES]):
@@ -240,19 +240,6 @@ def write_reservation(box: Box, row: int, replicas: int, start_ms: int, end_ms: 
     insert_sorted(box, RES_BY_START, RES_START, index)
     insert_sorted(box, RES_BY_END, RES_END, index)
     box.meta[META_RESERVATIONS] += 1
-
-
-@compiled_inline
-def charge_between(box: Box, cls: int, pool: int, count: int, start_ms: int, end_ms: int) -> None:
-    """Lower what reservations that begin within [start, end) find on the pool."""
-    milli = count * class_milli(box, cls)
-    node = box.pools[POOL_NODE, pool]
-    for index in range(box.meta[META_RESERVATIONS]):
-        if start_ms <= box.res[RES_START, index] < end_ms:
-            box.res_pool[index, pool] -= milli
-            box.res_cpu[index, node] -= count * box.classes[CLASS_CPU, cls]
-            box.res_mem[index, node] -= count * box.classes[CLASS_MEM, cls]
-            box.res[RES_TOTAL, index] -= milli
 
 
 @compiled_inline
@@ -293,10 +280,12 @@ def pass_time(
 
 @compiled_inside
 def total_future_capacity(box: Box, cls: int, most: int) -> int:
-    """Replicas of the class that all pools together would take with what the work space says is free."""
+    """Write what each pool would take with what the work space says is free; returns the sum, in replicas."""
     total = 0
     for pool in range(box.meta[META_POOLS]):
-        total += future_capacity(box, cls, pool, most)
+        count = future_capacity(box, cls, pool, most)
+        box.work[WORK_CAPACITY, pool] = count
+        total += count
     return total
 
 
@@ -310,6 +299,7 @@ def reserve(box: Box, row: int, replicas: int, now_ms: int, run_ms: int) -> bool
     cls = box.jobs[JOB_CLASS, row]
     milli = replicas * class_milli(box, cls)
     free = load_present(box)
+    settle_running(box)
     knows_capacity = False
     capacity = 0
     running = 0
@@ -321,7 +311,8 @@ def reserve(box: Box, row: int, replicas: int, now_ms: int, run_ms: int) -> bool
             return False
         watched = cls if knows_capacity else NONE
         change, running, ended, begun = pass_time(box, watched, replicas, time, running, ended, begun)
-        if not knows_capacity:
+        is_first_look = not knows_capacity
+        if is_first_look:
             free += change
             if free < milli:
                 continue
@@ -333,10 +324,12 @@ def reserve(box: Box, row: int, replicas: int, now_ms: int, run_ms: int) -> bool
             continue
         start_ms = max(time, now_ms + 1)
         end_ms = start_ms + run_ms if run_ms < FOREVER_MS else FOREVER_MS
-        if capacity_throughout(box, cls, start_ms, end_ms, replicas) < replicas:
+        # Where nothing else is reserved, what was just written for this very time holds for ever.
+        holds = is_first_look and box.meta[META_RESERVATIONS] == 0
+        if not holds and capacity_throughout(box, cls, start_ms, end_ms, replicas) < replicas:
             continue
         if choose_reserved_domain(box, replicas, box.jobs[JOB_WIDEST, row]):
-            write_reservation(box, row, replicas, start_ms, end_ms, free_in_work(box))
+            write_reservation(box, row, replicas, start_ms, end_ms, free if is_first_look else free_in_work(box))
             return True
     return False
 
@@ -357,7 +350,8 @@ def postpone_overdue(box: Box, now_ms: int) -> None:
     Else the future begins with devices that are taken to be free at once, again and again, and nothing else may have
     them: the machine drains. Doubling is the usual correction (Tsafrir, Etsion and Feitelson, TPDS 2007).
     """
-    while box.meta[META_RUNNING] > 0 and box.running[RUNNING_END, 0] <= now_ms:
+    while has_overdue(box, now_ms):
+        settle_running(box)
         row = box.running[RUNNING_ROW, 0]
         start_ms = box.jobs[JOB_START_MS, row]
         end_ms = now_ms + max(now_ms - start_ms, OVERDUE_MIN_MS)
@@ -367,6 +361,20 @@ def postpone_overdue(box: Box, now_ms: int) -> None:
         remove_running(box, box.running[RUNNING_END, 0], row)
         box.jobs[JOB_END_MS, row] = end_ms
         add_running(box, end_ms, row)
+
+
+@compiled_inside
+def has_overdue(box: Box, now_ms: int) -> bool:
+    """Whether a running job outlived its expected end."""
+    for index in range(box.meta[META_LISTED]):
+        if box.running[RUNNING_ROW, index] >= 0:
+            if box.running[RUNNING_END, index] <= now_ms:
+                return True
+            break
+    for index in range(box.meta[META_LISTED], box.meta[META_RUNNING]):
+        if box.running[RUNNING_END, index] <= now_ms:
+            return True
+    return False
 
 
 @compiled_inside

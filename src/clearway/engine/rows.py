@@ -42,7 +42,7 @@ from clearway.engine.tables import (
     make_table,
 )
 from clearway.model.jobs import NETWORK_ANY, DomainLevel, JobKind, JobSpec
-from clearway.model.units import FOREVER_MS
+from clearway.model.units import FOREVER_MS, MILLI
 
 KINDS = tuple(JobKind)
 KIND_NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
@@ -150,12 +150,13 @@ class JobRows:
     ) -> None:
         """Fill the row of a job accepted at `at_ms`. numbers: its class, queue, tenant and queue priority."""
         request = spec.request
-        checkpoint = spec.checkpoint
-        network = spec.network
-        milli = spec.replicas * request.devices * request.share_milli
-        least = spec.replicas_min
-        whole = 0 if request.is_fractional else least * request.devices
-        write_request(self.table, row, spec.id, numbers[0], spec.replicas, least, spec.replicas_max, milli, whole)
+        checkpoint, elastic, network = spec.checkpoint, spec.elastic, spec.network
+        least = most = replicas = spec.replicas
+        if elastic is not None:
+            least, most = elastic.replicas_min, elastic.replicas_max
+        devices, share = request.devices, request.share_milli
+        whole = least * devices if share == MILLI else 0
+        write_request(self.table, row, spec.id, numbers[0], replicas, least, most, replicas * devices * share, whole)
         write_place(
             self.table,
             row,
@@ -173,8 +174,8 @@ class JobRows:
             row,
             at_ms,
             planned_ms,
-            or_forever(spec.limit_ms),
-            or_forever(spec.deadline_ms),
+            FOREVER_MS if spec.limit_ms is None else spec.limit_ms,
+            FOREVER_MS if spec.deadline_ms is None else spec.deadline_ms,
             NONE if spec.oracle_ms is None else spec.oracle_ms,
             0 if checkpoint is None else checkpoint.interval_ms,
             0 if checkpoint is None else checkpoint.restart_ms,

@@ -232,7 +232,7 @@ def scene_beside(scene: Scene, reservations: Iterable[int]) -> Scene:
     state = scene.state
     pool_milli, cpu, memory = scene.pool_milli.copy(), scene.cpu.copy(), scene.memory.copy()
     for index in reservations:
-        np.minimum(pool_milli, state.box.res_pool[index, : len(pool_milli)], out=pool_milli)
+        np.minimum(pool_milli, state.box.res_pool[: len(pool_milli), index], out=pool_milli)
         np.minimum(cpu, state.box.res_cpu[index, : len(cpu)], out=cpu)
         np.minimum(memory, state.box.res_mem[index, : len(memory)], out=memory)
     return replace(scene, pool_milli=pool_milli, cpu=cpu, memory=memory)

@@ -13,6 +13,7 @@ from clearway.engine.accounts import Accounts
 from clearway.engine.box import (
     LINK_COLUMNS,
     LINK_NEXT,
+    META_GAPS,
     META_LEVELS,
     META_LINK_FREE,
     META_LINKS_LEFT,
@@ -25,6 +26,7 @@ from clearway.engine.box import (
     META_RUNNING,
     META_SIZE,
     RES_COLUMNS,
+    RUNNING_COLUMNS,
     RUNNING_ROW,
     WORK_ROWS,
     Box,
@@ -32,6 +34,7 @@ from clearway.engine.box import (
 )
 from clearway.engine.claims import claim_entry, unclaim_entry
 from clearway.engine.dependencies import Dependencies
+from clearway.engine.hold import settle_running_entry
 from clearway.engine.inventory import Inventory
 from clearway.engine.lifecycle import Lifecycle
 from clearway.engine.nodes import Classes
@@ -116,7 +119,7 @@ class ClusterState:
         self.waiting_changed = False
         self.refreshed_ms = NONE
         self.meta: NDArray[np.int64] = np.zeros(META_SIZE, dtype=np.int64)
-        self.running: Table = make_table(2, 64)
+        self.running: Table = make_table(RUNNING_COLUMNS, 64)
         self.links: Table = make_table(LINK_COLUMNS, 1)
         self.meta[META_LINK_FREE] = NONE
         self._res = [make_table(RES_COLUMNS, max(policy.backfill.reservation_depth, 1)), *(make_table(1, 1),) * 3]
@@ -270,8 +273,14 @@ class ClusterState:
         record = self.jobs.get(job)
         return None if record is None else record.phase
 
+    @property
+    def has_running(self) -> bool:
+        """Whether any job holds devices."""
+        return bool(self.meta[META_RUNNING] > self.meta[META_GAPS])
+
     def holding_rows(self) -> NDArray[np.int64]:
         """int64[n]: rows of jobs that hold devices, by expected end."""
+        settle_running_entry(self.door)
         return self.running[RUNNING_ROW, : self.meta[META_RUNNING]].copy()
 
     def node_name(self, node: int) -> str:
@@ -347,7 +356,8 @@ class ClusterState:
         """Make room for `depth` reservations; those that were there are forgotten."""
         pools, nodes = self.inventory.pools.shape[1], self.inventory.nodes.shape[1]
         self.meta[META_RESERVATIONS] = 0
-        self._res = [make_table(RES_COLUMNS, depth), *(make_table(depth, wide) for wide in (pools, nodes, nodes))]
+        tables = ((RES_COLUMNS, depth), (pools, depth), (depth, nodes), (depth, nodes))
+        self._res = [make_table(columns, rows) for columns, rows in tables]
         self._renew_box()
 
     def make_link_room(self, more: int) -> None:

@@ -147,6 +147,10 @@ QUEUE_RUNNING: Final = 5
 QUEUE_COLUMNS: Final = 6
 
 
+CACHE_LINE: Final = 8
+"""Numbers in a line of a processor's cache."""
+
+
 def make_table(columns: int, rows: int, fill: int = 0) -> Table:
     """A new table of shape [columns, rows]."""
     if fill == 0:
@@ -155,10 +159,13 @@ def make_table(columns: int, rows: int, fill: int = 0) -> Table:
 
 
 def grow_table(table: Table, rows: int, fill: int = 0) -> Table:
-    """`table` with room for at least `rows` rows, doubling so that growth costs amortised constant time."""
+    """`table` with room for at least `rows` rows, doubling so that growth costs amortised constant time.
+
+    Not to powers of two: the columns of one row would all compete for the same few places of the processor's caches.
+    """
     columns, have = table.shape
     if rows <= have:
         return table
-    grown = np.full((columns, max(rows, 2 * have)), fill, dtype=np.int64)
+    grown = np.full((columns, max(rows, 2 * have) + CACHE_LINE), fill, dtype=np.int64)
     grown[:, :have] = table
     return grown

@@ -11,7 +11,6 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from clearway.engine.box import META_RUNNING, RUNNING_ROW
 from clearway.engine.order import SORT_KEY
 from clearway.engine.policy import PreemptMode
 from clearway.engine.quota import may_reclaim
@@ -87,7 +86,7 @@ def cost_device_ms(state: ClusterState, record: JobRecord) -> int:
 
 def running_candidates(state: ClusterState) -> IntArray:
     """int64[n]: rows of running jobs that could be touched at all now."""
-    rows = state.running[RUNNING_ROW, : state.meta[META_RUNNING]]
+    rows = state.holding_rows()
     table = state.rows.table
     phase = table[JOB_PHASE, rows]
     fits = (phase == PHASE_RUNNING) | (phase == PHASE_STARTING)

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from clearway.engine.box import META_RUNNING, RUNNING_ROW
 from clearway.engine.policy import JobsView
 from clearway.engine.tables import (
     JOB_ATTAINED,
@@ -43,7 +42,7 @@ def held_milli(state: "ClusterState", rows: IntArray) -> IntArray:
 
 def running_use(state: "ClusterState") -> NDArray[np.float64]:
     """float64[tenants]: milli × ms that running jobs have used so far."""
-    rows = state.running[RUNNING_ROW, : state.meta[META_RUNNING]]
+    rows = state.holding_rows()
     table = state.rows.table
     use = held_milli(state, rows) * np.maximum(state.now_ms - table[JOB_START_MS, rows], 0)
     return np.bincount(table[JOB_TENANT, rows], weights=use, minlength=state.accounts.tenant_count).astype(np.float64)

@@ -41,23 +41,26 @@ class Kernel:
 
         Raises InternalError when the checker refuses the plan: nothing of it is applied, and the state is as before.
         """
+        state = self.state
         self.accepted = []
-        self.state.apply(event)
+        state.apply(event)
         commands: list[Command] = []
         for _ in range(ROUNDS_MAX):
             plan = self._planner.decide_plan()
             self.cycles += 1
             if plan.moves:
-                commands.extend(self._accept(plan))
-            if not (self.state.fresh or self.state.waiting_changed):
+                self._accept(plan, commands)
+            if not (state.fresh or state.waiting_changed):
                 break
-        if plan.wake_ms is not None and plan.wake_ms != self._wake_ms:
-            commands.append(WakeAt(plan.wake_ms))
-        self._wake_ms = plan.wake_ms
+        wake_ms = plan.wake_ms
+        if wake_ms != self._wake_ms:
+            self._wake_ms = wake_ms
+            if wake_ms is not None:
+                commands.append(WakeAt(wake_ms))
         return tuple(commands)
 
-    def _accept(self, plan: Plan) -> list[Command]:
-        """Apply a plan that the checker finds good, and return its moves that the world must carry out."""
+    def _accept(self, plan: Plan, commands: list[Command]) -> None:
+        """Apply a plan that the checker finds good, and add its moves that the world must carry out to `commands`."""
         notes = self._checker.check_plan(plan)
         if notes:
             raise InternalError("the checker refused a plan: " + "; ".join(notes))
@@ -65,7 +68,7 @@ class Kernel:
         event = PlanAccepted(self.state.now_ms, plan)
         self.accepted.append(event)
         self.state.apply(event)
-        return [move for move in plan.moves if not isinstance(move, Reserve)]
+        commands += [move for move in plan.moves if not isinstance(move, Reserve)]
 
     @property
     def was_cut_short(self) -> bool:
@@ -79,6 +82,12 @@ class Kernel:
             self._planner.place_fresh()
             self.plan = event.plan
         self.state.apply(event)
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether there is nothing to decide until something happens. That a job started as it was told to is nothing:
+        it may be told together with what comes next."""
+        return not self._planner.has_work() and self._planner.wake_ms() == self._wake_ms
 
     def check(self, plan: Plan) -> tuple[str, ...]:
         """Why the checker would refuse a plan now, one sentence each; empty when it is good. Changes nothing."""

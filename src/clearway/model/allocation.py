@@ -5,9 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from clearway.model.values import made_often
+
 IntArray = NDArray[np.int64]
 
 
+@made_often
 @dataclass(frozen=True, slots=True, eq=False)
 class Allocation:
     """nodes: int64[replicas], the node of each replica. devices: int64[replicas × devices per replica], global device

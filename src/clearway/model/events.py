@@ -11,6 +11,7 @@ from clearway.model.cluster import NodeSpec, QueueSpec, TenantSpec
 from clearway.model.ids import JobId, NodeName
 from clearway.model.jobs import JobSpec, Outcome, StopCause
 from clearway.model.plan import Plan
+from clearway.model.values import made_often
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,7 @@ class TenantSet:
     tenant: TenantSpec
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class JobSubmitted:
     """A job was accepted."""
@@ -137,6 +139,7 @@ class JobReleased:
     job: JobId
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class JobStarted:
     """The backend runs all replicas of this generation."""
@@ -155,6 +158,7 @@ class CheckpointSaved:
     done_ms: int
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class JobFinished:
     """The job ended by itself, by its limit, or by cancellation; its devices are free.
@@ -251,6 +255,7 @@ class ControlStarted:
     policy: str = ""
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class PlanAccepted:
     """The kernel accepted this plan after the checker's verdict. Only the kernel makes this event."""
@@ -259,6 +264,7 @@ class PlanAccepted:
     plan: Plan
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Several events of one moment, in order, decided upon together once."""

@@ -6,8 +6,10 @@ from enum import StrEnum
 from clearway.model.allocation import Allocation
 from clearway.model.ids import JobId
 from clearway.model.jobs import StopCause
+from clearway.model.values import made_often
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class Start:
     """Start the job's next generation on exactly these devices."""
@@ -156,6 +158,7 @@ class Explanation:
         return tuple(dict.fromkeys(event for reason in self.reasons for event in reason.helped_by))
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class Plan:
     """parent: the version of the state that it was made for; a plan for another version is refused.

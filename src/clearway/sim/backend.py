@@ -48,6 +48,8 @@ from clearway.sim.progress import REFERENCE_PPM, Progress
 from clearway.sim.recorder import Recorder
 from clearway.sim.workload import TraceJob
 
+_COMPLETED: Final = Outcome.COMPLETED
+
 _RANK_LEAVE: Final = 0
 _RANK_START: Final = 1
 
@@ -97,7 +99,7 @@ class _Run:
         self.has_begun = False
         self.sequence = -1
         self.limit_at_ms = FOREVER_MS
-        self.outcome = Outcome.COMPLETED
+        self.outcome = _COMPLETED
         self.cause: StopCause | None = None
         self.target: Allocation | None = None
 
@@ -127,6 +129,7 @@ class SimulatedBackend:
         self._progress: dict[int, Progress] = {}
         self._generations = array("q", [0]) * len(jobs)
         self._due: list[Event] = []
+        self._can_wait = False
         self._heap: list[tuple[int, int, int, _Run]] = []
         self._sequence = 0
         self._outages = outages
@@ -150,7 +153,7 @@ class SimulatedBackend:
 
     def observe(self, now_ms: int) -> list[Event]:
         """See `Backend.observe`. All that comes due at `now_ms` is told in one list, outages with their victims."""
-        heap = self._heap
+        events, heap = self._due, self._heap
         while heap and heap[0][0] <= now_ms:
             _, _, sequence, run = heappop(heap)
             if run.sequence != sequence:
@@ -162,13 +165,17 @@ class SimulatedBackend:
         while self._outage < len(self._outages) and self._outages[self._outage].at_ms <= now_ms:
             self._break_or_mend(now_ms, self._outages[self._outage])
             self._outage += 1
-        events = self._due
         self._due = []
         return events
 
+    def let_starts_wait(self, *, may_wait: bool) -> None:
+        """If they may wait, and the last commands caused nothing but starts, these need no moment of their own to be
+        told: whoever asks at the next moment is told first of them."""
+        self._can_wait = may_wait and all(type(event) is JobStarted for event in self._due)
+
     def next_ms(self, now_ms: int) -> int:
-        """When `observe` will have something to tell; FOREVER_MS = never unless commands come."""
-        if self._due:
+        """When `observe` will have something to tell that cannot wait; FOREVER_MS = never unless commands come."""
+        if self._due and not self._can_wait:
             return now_ms
         heap = self._heap
         while heap and heap[0][3].sequence != heap[0][2]:
@@ -190,12 +197,12 @@ class SimulatedBackend:
     # --- starting and ending --------------------------------------------------------------------------------------
 
     def _start(self, now_ms: int, command: Start) -> None:
-        row = self._rows[command.job]
-        if command.generation <= self._generations[row]:
+        row, generation = self._rows[command.job], command.generation
+        if generation <= self._generations[row]:
             return
         if row in self._runs:
             raise InternalError(f"expected job {command.job} to have left before it starts anew; found {command}")
-        self._generations[row] = command.generation
+        self._generations[row] = generation
         request = self._jobs[row].spec.request
         milli = len(command.allocation.nodes) * request.devices * request.share_milli
         run = _Run(row, command, milli, self._progress.get(row) if self._progress else None, now_ms)
@@ -225,7 +232,7 @@ class SimulatedBackend:
         """All replicas run."""
         truth = self._jobs[run.row]
         spec = truth.spec
-        if run.progress is not None and run.generation > 1:
+        if run.generation > 1 and run.progress is not None:
             run.progress.waste(run.milli * (now_ms - run.since_ms))
         run.since_ms = now_ms
         run.has_begun = True

@@ -8,7 +8,8 @@ one call, and has the commands carried out. Order within one moment:
 3. events from outside (cancels, holds, drains), in the order given;
 4. the timer.
 
-What commands cause in the same millisecond comes in the next turn at the same time. Nothing here depends on a clock,
+What commands cause in the same millisecond comes in the next turn at the same time; only starts may come together with
+the next moment, where the kernel says that it has nothing to decide before. Nothing here depends on a clock,
 on the order of a set or on hash values; the wall clock is read for `RunStats.wall_s` only.
 """
 
@@ -71,7 +72,8 @@ _KIB: Final = 1_024
 class DecidesByEvents(Protocol):
     """What the driver needs of a kernel (`clearway.kernel.Kernel`).
 
-    handle: takes one event, returns the commands in order. A kernel may also offer `stranded_milli() -> int`.
+    handle: takes one event, returns the commands in order. A kernel may also offer `stranded_milli() -> int`, and
+    `at_rest: bool`, whether being told that jobs started as decided would make it decide anything now.
     """
 
     @property
@@ -218,7 +220,7 @@ class _Twin:
         """Run until nothing more happens, or until `stop_ms`. Returns the time of the last moment."""
         recorder, next_backend_ms = self.recorder, self.backend.next_ms
         total = len(self.jobs)
-        now_ms = 0
+        now_ms = turn_ms = 0
         while recorder.ended < total or self.backend.has_news:
             backend_ms = next_backend_ms(now_ms)
             at_ms = backend_ms if backend_ms < self.submit_ms else self.submit_ms
@@ -239,7 +241,7 @@ class _Twin:
             if self.turns > TURNS_PER_MOMENT_MAX:
                 raise InternalError(f"expected time to go on; {self.turns} decisions in a row were made at {now_ms} ms")
             now_ms = at_ms
-            events = self.backend.observe(now_ms) if backend_ms == now_ms else []
+            events = self.backend.observe(now_ms) if backend_ms == now_ms or self.backend.has_news else []
             if self.cancelled:
                 self.withdraw_stopped(now_ms, events)
             if self.submit_ms == now_ms:
@@ -251,6 +253,9 @@ class _Twin:
             else:
                 self.idle_timers = 0
             self.decide(now_ms, events)
+            turn_ms = now_ms
+        if self.backend.has_news:
+            self.decide(turn_ms, self.backend.observe(turn_ms))
         if self.progress is not None:
             self.progress(recorder.ended, total)
         return now_ms
@@ -270,6 +275,7 @@ class _Twin:
                 else:
                     self.idle_timers = 0
                     perform(now_ms, command)  # type: ignore[arg-type]
+            self.backend.let_starts_wait(may_wait=self.kernel_is_at_rest())
             if self.decision_log is not None:
                 for command in commands:
                     self.decision_log(render_decision(now_ms, command))
@@ -277,6 +283,10 @@ class _Twin:
             checker.watch(event, commands)
 
     # --- single events --------------------------------------------------------------------------------------------
+
+    def kernel_is_at_rest(self) -> bool:
+        """Whether the kernel, if it can say so, has nothing to decide now."""
+        return bool(getattr(self.kernel, "at_rest", False))
 
     def take_submits(self, now_ms: int, events: list[Event]) -> None:
         """The jobs that are submitted now, so many as one call may bring."""

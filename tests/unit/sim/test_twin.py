@@ -335,3 +335,36 @@ def test_real_kernel_replays_a_random_world_to_the_same_decisions():
     ]
     assert results[0].decisions_digest == results[1].decisions_digest
     assert results[0].jobs.end_ms.tolist() == results[1].jobs.end_ms.tolist()
+
+
+class WatchedKernel(Kernel):
+    def __init__(self, policy):
+        super().__init__(policy)
+        self.seen = []
+
+    def handle(self, event):
+        self.seen.append(kinds(event))
+        return super().handle(event)
+
+
+class RestlessKernel(WatchedKernel):
+    at_rest = False
+
+
+def test_starts_are_told_with_the_next_moment_where_nothing_is_to_decide_before():
+    kernel = WatchedKernel(named_policy("fifo"))
+    jobs = make_trace_job(1), make_trace_job(2, submit_ms=5)
+    result = run(kernel, *jobs)
+    assert kernel.seen[1:] == [
+        ["JobSubmitted"],
+        ["JobStarted", "JobSubmitted"],
+        ["JobFinished"],
+        ["JobStarted", "JobFinished"],
+    ]
+    assert result.decisions_digest == run(RestlessKernel(named_policy("fifo")), *jobs).decisions_digest
+
+
+def test_starts_have_a_moment_of_their_own_where_running_jobs_may_be_changed():
+    kernel = WatchedKernel(named_policy("clearway"))
+    run(kernel, make_trace_job(1))
+    assert ["JobStarted"] in kernel.seen
