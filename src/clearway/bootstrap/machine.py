@@ -60,10 +60,13 @@ def _this_machine(devices: DeviceRequest) -> Sequence[NodeSpec]:
             f"expected at most {DEVICES_PER_MODEL_MAX} devices of one node, found {devices.count}; declare several "
             "nodes, such as 2x50"
         )
-    group = DeviceGroup(model=devices.model or ANY_MODEL, count=devices.count, memory_bytes=devices.memory_bytes)
+    model = devices.model or ANY_MODEL
+    groups = (
+        (DeviceGroup(model=model, count=devices.count, memory_bytes=devices.memory_bytes),) if devices.count else ()
+    )
     node = NodeSpec(
         name=node_name(),
-        groups=(group,) if devices.count else (),
+        groups=groups,
         cpu_milli=(os.cpu_count() or 1) * MILLI,
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
     )
