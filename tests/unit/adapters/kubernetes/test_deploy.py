@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+import typer
 import yaml
 
 from clearway.adapters.kubernetes.gangs import PLURALS
+from clearway.bootstrap.places import STATE_DIR_VARIABLE
+from clearway.cli.app import app
 from clearway.wire.config import load_config
 
 DEPLOY = Path(__file__).parents[4] / "deploy" / "kubernetes"
@@ -47,3 +51,24 @@ def test_shipped_configuration_is_valid():
 def test_every_resource_of_the_kustomization_is_there():
     (kustomization,) = read("kustomization.yaml")
     assert all((DEPLOY / name).is_file() for name in kustomization["resources"])
+
+
+def container():
+    (stateful_set,) = read("scheduler.yaml")
+    (only,) = stateful_set["spec"]["template"]["spec"]["containers"]
+    return only
+
+
+@pytest.mark.parametrize("words", [["args"], ["readinessProbe", "exec", "command"]], ids=["start", "probe"])
+def test_commands_of_the_manifest_are_commands_of_this_release(words):
+    found = container()
+    for word in words:
+        found = found[word]
+    name, *options = found[found[0] == "clearway" :]
+    typer.main.get_command(app).commands[name].make_context(name, options)
+
+
+def test_state_lies_on_the_volume():
+    variables = {variable["name"]: variable["value"] for variable in container()["env"]}
+    mounts = {mount["name"]: mount["mountPath"] for mount in container()["volumeMounts"]}
+    assert variables[STATE_DIR_VARIABLE] == mounts["state"]
