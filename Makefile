@@ -14,7 +14,7 @@ JOBS ?= 2
 # The first seed and the number of seeds of `make sim` and `make soak`.
 START ?= 0
 
-.PHONY: help setup check test test-fast bench up run sim soak accept docs kubernetes pictures lock clean
+.PHONY: help setup check test servers test-fast bench up run sim soak accept docs kubernetes pictures lock clean
 
 help: ## list the tasks
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r task text; do \
@@ -31,8 +31,11 @@ check: setup ## format, lint, types, import contracts (under 30 s)
 	@$(BIN)/lint-imports --no-logo
 	@PYTHONPATH=tests $(BIN)/python -m support.source_rules
 
-test: check ## `check`, then every test
+test: check servers ## `check`, then every test, also against real databases
 	@$(PYTEST) -n $(JOBS)
+
+servers: ## install the database servers that tests start for themselves; without them those tests are skipped
+	@./scripts/servers || echo "tests against PostgreSQL, MariaDB and Redis are skipped where these are missing"
 
 test-fast: setup ## tests that take less than ten seconds each
 	@$(PYTEST) -n $(JOBS) -m "not slow"
