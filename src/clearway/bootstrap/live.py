@@ -6,7 +6,6 @@ nothing that must be tidied. Stopping leaves jobs alone; the next start finds th
 
 import contextlib
 import fcntl
-import getpass
 import logging
 import os
 import threading
@@ -29,6 +28,7 @@ from clearway.bootstrap.places import (
     FOLDER_MODE,
     Places,
     Running,
+    current_user,
     find_state_dir,
     read_running,
     read_secret,
@@ -292,7 +292,7 @@ def _make_token(places: Places) -> bool:
     """Make the file of tokens and the operator's token at the first start; whether it is the first."""
     if os.path.lexists(places.tokens):
         return False
-    user = getpass.getuser()
+    user = current_user()
     write_private(places.token, make_token_file(places.tokens, user=user, unix_user=user) + "\n")
     return True
 
@@ -307,7 +307,7 @@ def _local_config(config: Config, places: Places) -> LocalConfig:
 
 def only_account() -> str:
     """As whom all jobs run: whoever is not root can run them as himself alone. "" = each as its user."""
-    return "" if os.geteuid() == 0 else getpass.getuser()
+    return "" if os.geteuid() == 0 else current_user()
 
 
 def _make_server(

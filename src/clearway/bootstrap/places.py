@@ -10,6 +10,7 @@ The state directory holds, each readable by its owner alone:
 
 import json
 import os
+import pwd
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -82,6 +83,15 @@ class Connection:
     url: str
     token: str
     ca_file: str | None = None
+
+
+def current_user() -> str:
+    """Whose this process is; a number where the machine has no name for it, as in many containers."""
+    uid = os.geteuid()
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def find_state_dir(environment: Mapping[str, str], asked: Path | None = None) -> Path:

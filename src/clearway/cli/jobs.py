@@ -1,12 +1,12 @@
 """`clearway job`: what Clearway understands from a job file, before anything runs."""
 
-import getpass
 import time
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from clearway.bootstrap.places import current_user
 from clearway.cli.options import JsonOption
 from clearway.cli.outputs import is_json_only, write_json
 from clearway.cli.session import session_of
@@ -32,7 +32,7 @@ def check(
     from clearway.cli.show_jobs import show_checked_file
 
     session = session_of(context)
-    understood = read_job_files(files, now_ms=time.time_ns() // NANOSECONDS_PER_MS, user=getpass.getuser())
+    understood = read_job_files(files, now_ms=time.time_ns() // NANOSECONDS_PER_MS, user=current_user())
     if not is_json_only(json_target):
         for checked in understood:
             show_checked_file(session, checked)

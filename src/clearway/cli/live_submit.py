@@ -1,6 +1,5 @@
 """`clearway submit`: job files, batch scripts, or one command typed after `--`."""
 
-import getpass
 import re
 import sys
 from pathlib import Path
@@ -149,8 +148,3 @@ def wait_for(session: Session, client: "Client", jobs: list[Any], *, follow: boo
 def exit_code_of(job: "JobView") -> int:
     """As a shell would have it: the job's own code, 128 and the signal, or 1 where it has neither."""
     return job.exit_code or (SIGNAL_BASE + job.signal if job.signal else EXIT_JOB_FAILED)
-
-
-def current_user() -> str:
-    """The user of this process."""
-    return getpass.getuser()

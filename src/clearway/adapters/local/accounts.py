@@ -30,7 +30,8 @@ def find_account(name: str) -> Account:
         entry = pwd.getpwnam(name) if name else pwd.getpwuid(own)
     except (KeyError, ValueError):
         expected = f"an account of this machine to run the job; found user {name!r}, who has none here"
-        raise AccountError(f"expected {expected}: make the account, or set `account` for all jobs") from None
+        hint = "make the account, or give the token another: `clearway users add --unix-user`"
+        raise AccountError(f"expected {expected}: {hint}") from None
     if own != 0:
         if entry.pw_uid != own:
             mine = pwd.getpwuid(own).pw_name

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from clearway.bootstrap.places import current_user
 from clearway.cli.slurm.arguments import Given, UsageError
 from clearway.cli.slurm.values import STATE_CODES
 from clearway.model.errors import InputError
@@ -30,13 +31,6 @@ def now_ms() -> int:
 def write_error(name: str, text: str) -> None:
     """`name: error: text` on standard error."""
     sys.stderr.write(f"{name}: error: {text}\n")
-
-
-def current_user() -> str:
-    """Who calls, as `--me` means it."""
-    import getpass
-
-    return getpass.getuser()
 
 
 def parse_states(words: Sequence[str]) -> tuple[JobState, ...]:

@@ -5,8 +5,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from clearway.bootstrap.places import current_user
 from clearway.cli.slurm.arguments import Given, Options, UsageError, read_options
-from clearway.cli.slurm.common import current_user, environment, find_all, now_ms, parse_states, write_jobs_json
+from clearway.cli.slurm.common import environment, find_all, now_ms, parse_states, write_jobs_json
 from clearway.cli.slurm.sacct_text import BRIEF_FIELDS, DEFAULT_FIELDS, LONG_FIELDS, render_field_list, render_sacct
 from clearway.model.units import SECOND_MS
 from clearway.ports.views import JobView
