@@ -71,7 +71,8 @@ def make_app(
     app.state.services = services
     install_problems(app)
     for module in (routes_jobs, routes_cluster, routes_server):
-        app.include_router(module.router)
+        # As they are: `include_router` would make each anew at the first request, which then waits for a second.
+        app.router.routes.extend(module.router.routes)
     app.add_middleware(Gate, auth=auth, settings=settings, audit=services.audit, now_ms=now_ms)
     app.add_middleware(_Measure, metrics=services.metrics)
     return app

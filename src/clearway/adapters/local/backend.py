@@ -94,6 +94,8 @@ class LocalBackend:
     def __init__(self, config: LocalConfig, devices: DeviceSource) -> None:
         self._config = config
         self._devices = devices
+        self._group = group_name(config.state)
+        self._jobs_folder = config.jobs_folder.absolute()
         self._client: KeeperClient | None = None
         self._world: World | None = None
         self._jobs: dict[JobId, _Job] = {}
@@ -295,9 +297,9 @@ class LocalBackend:
                 generation=command.generation,
                 place=place,
                 account=self._account(self._config.account or spec.user),
-                job_dir=self._config.jobs_folder.absolute() / str(command.job),
+                job_dir=self._jobs_folder / str(command.job),
                 now_ms=now_ms,
-                group=group_name(self._config.state),
+                group=self._group,
                 port=_choose_port(command.job, len(place)),
                 is_move=is_move,
                 is_movable=self._devices.is_virtual or spec.request.devices == 0,
