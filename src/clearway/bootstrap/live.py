@@ -23,7 +23,7 @@ from clearway.bootstrap.configuration import read_config_file, resolve_policy
 from clearway.bootstrap.demo.story import DEMO_CONFIG
 from clearway.bootstrap.fanout import Feed, start_feed
 from clearway.bootstrap.journal import database_url
-from clearway.bootstrap.machine import find_devices
+from clearway.bootstrap.machine import KEEPER_FOLDER, find_devices
 from clearway.bootstrap.places import (
     FOLDER_MODE,
     Places,
@@ -216,6 +216,7 @@ def start_control_plane(request: UpRequest) -> ControlPlane:
             pods=pods,
         )
         bind.append(plane)
+        _tune_interpreter()
         plane.begin()
         if pods is not None:
             pods.begin_intake(controller, store)
@@ -225,6 +226,15 @@ def start_control_plane(request: UpRequest) -> ControlPlane:
         os.close(lock)
         raise
     return plane
+
+
+def _tune_interpreter() -> None:
+    """Have a server that answers while the controller computes: threads take turns more often than every 5 ms, and
+    collections do not look at what was there before the first job."""
+    sys.setswitchinterval(SWITCH_S)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def _start_logging(level: str) -> None:
@@ -299,7 +309,7 @@ def _make_token(places: Places) -> bool:
 
 def _local_config(config: Config, places: Places) -> LocalConfig:
     return LocalConfig(
-        state=places.folder / "keeper",
+        state=places.folder / KEEPER_FOLDER,
         account=only_account(),
         settings=KeeperSettings(kill_wait_ms=config.kill_wait_ms),
     )
@@ -332,6 +342,17 @@ def _make_server(
 
 def _note_unchanged(before: Config, after: Config) -> list[str]:
     """What is only read at a start, where it has changed."""
-    names = ("listen", "tls", "database_url", "redis_url", "devices", "cluster", "kill_wait_ms", "retries")
+    names = (
+        "listen",
+        "tls",
+        "database_url",
+        "redis_url",
+        "devices",
+        "visible_devices",
+        "cluster",
+        "kill_wait_ms",
+        "retries",
+        "log_level",
+    )
     changed = [name.removesuffix("_ms") for name in names if getattr(before, name) != getattr(after, name)]
     return [f"{', '.join(changed)}: taken over by the next start"] if changed else []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from clearway.adapters.local.devices import DeclaredDevices, DeviceSource
+from clearway.adapters.local.devices import DEVICES_DOWN, DeclaredDevices, DeviceSource
 from clearway.adapters.local.nvml import find_gpus
 from clearway.model.cluster import ClusterSpec, DeviceGroup, NodeSpec
 from clearway.model.errors import InputError
@@ -19,8 +19,6 @@ from clearway.wire.units import DeviceRequest, parse_devices
 
 KEEPER_FOLDER: Final = "keeper"
 """Within the state directory: of the local backend."""
-DOWN_FILE: Final = "down.json"
-"""Of virtual devices: what has failed, for drills; see `DeclaredDevices`."""
 
 
 def find_devices(config: Config, asked: str, folder: Path) -> DeviceSource:
@@ -33,14 +31,15 @@ def find_devices(config: Config, asked: str, folder: Path) -> DeviceSource:
     if asked:
         cluster, devices = _parse_asked(asked)
     if cluster is not None:
-        return DeclaredDevices(cluster.nodes, folder / DOWN_FILE)
+        return DeclaredDevices(cluster.nodes, folder / DEVICES_DOWN)
     if devices is not None:
-        return DeclaredDevices(_this_machine(devices), folder / DOWN_FILE)
-    gpus = find_gpus(_this_machine(DeviceRequest(count=0))[0], folder / KEEPER_FOLDER)
+        return DeclaredDevices(_this_machine(devices), folder / DEVICES_DOWN)
+    node, is_by_uuid = _this_machine(DeviceRequest(count=0))[0], config.visible_devices == "uuid"
+    gpus = find_gpus(node, folder / KEEPER_FOLDER, is_by_uuid=is_by_uuid)
     if gpus is not None:
         return gpus
     cpus = min(os.cpu_count() or 1, DEVICES_PER_MODEL_MAX)
-    return DeclaredDevices(_this_machine(DeviceRequest(count=cpus)), folder / DOWN_FILE)
+    return DeclaredDevices(_this_machine(DeviceRequest(count=cpus)), folder / DEVICES_DOWN)
 
 
 def _parse_asked(asked: str) -> tuple[ClusterSpec | None, DeviceRequest | None]:

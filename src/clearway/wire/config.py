@@ -46,9 +46,6 @@ DEFAULT_QUEUES: Final = (
 )
 """Queues of a control plane whose configuration names none."""
 
-ROLES: Final = ("viewer", "user", "tenant_admin", "operator")
-LOG_LEVELS: Final = ("debug", "info", "warning", "error")
-
 SYNONYMS: Final[Mapping[str, str]] = {
     **cluster_file.SYNONYMS,
     **site_file.SYNONYMS,
@@ -134,6 +131,7 @@ class ConfigModel(site_file.SiteModel):
     redis_url: Annotated[str | None, convert(_read_url)] = None
     policy: object = "clearway"
     devices: Annotated[object, convert(_read_own_devices)] = "auto"
+    visible_devices: Literal["index", "uuid"] = "index"
     cluster: cluster_file.ClusterModel | None = None
     users: tuple[UserModel, ...] = ()
     default_tenant: Name = ROOT_TENANT
@@ -163,7 +161,7 @@ class ConfigModel(site_file.SiteModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserDefaults:
-    """role: one of ROLES."""
+    """role: as in UserModel."""
 
     name: str
     tenant: TenantName
@@ -175,8 +173,8 @@ class Config:
     """What a control plane is to be. Times in milliseconds; None = chosen by whoever starts it.
 
     policy: a name, a path, or the settings of a policy file. devices: virtual devices of this machine; None = those
-    that the machine has. cluster: virtual nodes instead; None = this machine is the only node. source: the file's name,
-    "" = defaults. lines: the line of each place below `policy`.
+    that the machine has. cluster: virtual nodes instead; None = this machine is the only node. visible_devices: how
+    CUDA_VISIBLE_DEVICES names GPUs, by `index` or `uuid`. document: what was read, for messages; None = defaults.
     """
 
     state_dir: Path | None = None
@@ -186,6 +184,7 @@ class Config:
     redis_url: str | None = None
     policy: object = "clearway"
     devices: DeviceRequest | None = None
+    visible_devices: str = "index"
     cluster: ClusterSpec | None = None
     site: site_file.Site = field(default_factory=lambda: site_file.Site(DEFAULT_QUEUES, ()))
     users: tuple[UserDefaults, ...] = ()
@@ -258,6 +257,7 @@ def _make_config(model: ConfigModel, short: ClusterSpec | None, document: Docume
         redis_url=model.redis_url,
         policy=model.policy,
         devices=devices,
+        visible_devices=model.visible_devices,
         cluster=cluster,
         site=site if site.queues else replace(site, queues=DEFAULT_QUEUES),
         users=tuple(

@@ -24,6 +24,7 @@ EXAMPLE: Final = """\
 # policy: clearway                        # a name of `clearway policies`, a policy file, or its settings right here
 
 # devices: auto                           # GPUs by NVML, else one virtual device per CPU; 8 or V100:8 = virtual ones
+# visible_devices: index                  # how CUDA_VISIBLE_DEVICES names GPUs; or uuid
 # cluster: 2x8:V100                       # or several virtual nodes; also `{nodes: [...]}` as in a cluster file
 
 queues:
@@ -61,6 +62,7 @@ def describe_config(config: Config) -> dict[str, Any]:
         "redis_url": mask_url(config.redis_url) or "none",
         "policy": config.policy,
         "devices": "auto" if devices is None else f"{devices.model + ':' if devices.model else ''}{devices.count}",
+        "visible_devices": config.visible_devices,
         "cluster": cluster,
         "queues": [_describe_queue(queue) for queue in config.site.queues],
         "tenants": [_describe_tenant(tenant) for tenant in config.site.tenants],

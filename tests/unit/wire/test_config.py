@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from clearway.model.errors import InputError
-from clearway.wire.config import Config, is_loopback, load_config, parse_config, parse_listen
+from clearway.wire.config import Config, ConfigModel, is_loopback, load_config, parse_config, parse_listen
 from clearway.wire.configtext import EXAMPLE, describe_config, mask_url
 
 YAML = """\
@@ -74,9 +74,11 @@ def test_the_example_is_a_configuration():
     assert [queue.name for queue in config.site.queues] == ["debug", "production", "urgent"]
 
 
-def test_each_commented_default_of_the_example_is_a_known_key():
-    keys = {line[2:].split(":")[0] for line in EXAMPLE.splitlines() if line.startswith("# ") and ": " in line}
-    assert {key for key in keys if key.isidentifier()} <= set(describe_config(Config()))
+def test_the_example_names_every_key_and_no_other():
+    keys = {line.lstrip("# ").split(":")[0] for line in EXAMPLE.splitlines() if ":" in line}
+    assert (
+        {key for key in keys if key.isidentifier()} == set(describe_config(Config())) == set(ConfigModel.model_fields)
+    )
 
 
 def test_every_mistake_of_a_file_is_told_with_its_line():

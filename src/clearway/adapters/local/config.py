@@ -12,14 +12,13 @@ class LocalConfig:
     """state: directory of the keeper; made with mode 0700 (0711 as root, since jobs of others must reach `jobs`).
 
     jobs: where each job gets its CLEARWAY_JOB_DIR; None = `state`/jobs. account: user that runs every job; "" = the
-    submitting user, which takes root unless it is oneself. is_by_uuid: `CUDA_VISIBLE_DEVICES` names devices by UUID
-    where they have one. settings: times of the keeper. extra_environment: for every job, such as proxies.
+    submitting user, which takes root unless it is oneself. settings: times of the keeper. extra_environment: for every
+    job, such as proxies.
     """
 
     state: Path
     jobs: Path | None = None
     account: str = ""
-    is_by_uuid: bool = False
     settings: Settings = field(default_factory=Settings)
     extra_environment: Mapping[str, str] = field(default_factory=dict)
 
