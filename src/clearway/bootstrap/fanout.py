@@ -1,5 +1,6 @@
 """Feeds what a control plane knows into the Redis that its configuration names: notices at once, views each second."""
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Final
@@ -8,6 +9,10 @@ from clearway.adapters.redis_live import open_fanout
 from clearway.model.ids import JobId
 from clearway.ports.control import Control, Notice
 from clearway.ports.fanout import Fanout
+from clearway.ports.storage import JournalError, StorageError
+from clearway.ports.views import JobView
+
+_LOG = logging.getLogger(__name__)
 
 VIEW_S: Final = 1.0
 """Between two views of the cluster."""
@@ -48,9 +53,20 @@ class Feed:
             with self._lock:
                 changed, self._changed = list(self._changed), {}
             self._fanout.publish_view(self._control.cluster())
-            rows = [row for job in changed if (row := self._control.job(job)) is not None]
+            rows = [row for job in changed if (row := self._read(job)) is not None]
             if rows:
                 self._fanout.publish_jobs(rows)
+
+    def _read(self, job: JobId) -> JobView | None:
+        """The job as it is now. One that has ended is in the storage; while that is away, it waits."""
+        try:
+            return self._control.job(job)
+        except StorageError:
+            with self._lock:
+                self._changed[job] = None
+        except JournalError as error:
+            _LOG.warning("job %s is not sent: %s", job, error)
+        return None
 
 
 def start_feed(control: Control, url: str, tell: Callable[[str], None]) -> Feed:
