@@ -6,8 +6,10 @@ nothing that must be tidied. Stopping leaves jobs alone; the next start finds th
 
 import contextlib
 import fcntl
+import gc
 import logging
 import os
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -57,6 +59,10 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 STOP_S: Final = 30.0
+SWITCH_S: Final = 0.000_5
+"""How long one thread of the interpreter computes while others wait."""
+GC_THRESHOLDS: Final = (20_000, 20, 50)
+"""Of collections: waiting jobs by the hundred thousand are looked through seldom, for nothing else goes on then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -349,8 +349,8 @@ def _rows_of(connection: Connection, jobs: Sequence[int]) -> list[rows.Row]:
     """The rows of these jobs as they are."""
     found: list[rows.Row] = []
     for first in range(0, len(jobs), IDS_PER_QUERY):
-        chosen = sa.select(JOBS).where(JOBS.c.id.in_(jobs[first : first + IDS_PER_QUERY]))
-        found.extend(dict(row) for row in connection.execute(chosen).mappings())
+        chosen = {"ids": jobs[first : first + IDS_PER_QUERY]}
+        found.extend(dict(row) for row in connection.execute(_FIND_JOBS, chosen).mappings())
     return found
 
 
@@ -375,6 +375,8 @@ def _check_tail(label: str, connection: Connection, head: Head) -> None:
                 f"{'another' if found[0] == seq else 'its own'} checksum; restore a backup"
             )
 
+
+_FIND_JOBS: Final = sa.select(JOBS).where(JOBS.c.id.in_(sa.bindparam("ids", expanding=True)))
 
 _MOVE_HEAD: Final = (
     sa.update(HEAD)

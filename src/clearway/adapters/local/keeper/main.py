@@ -36,6 +36,8 @@ from clearway.adapters.local.keeper.spawn import HANDLED
 
 SOCKET: Final = "keeper.sock"
 LOCK: Final = "keeper.lock"
+LINE: Final = "line"
+"""What a request has beside its own: itself, as it came."""
 RESULTS_MAX: Final = 20_000
 RESULTS_MS: Final = 3_600_000
 """Results that were told are kept so many and so long, for a controller that died before it wrote them down."""
@@ -231,7 +233,7 @@ class Keeper:
     def _start(self, message: Message) -> None:
         launch = Launch.of_message(message["launch"])
         job = launch.job
-        if launch.generation <= self._generations.get(job, 0) or not self.records.begin(launch):
+        if launch.generation <= self._generations.get(job, 0) or not self.records.begin(launch, message[LINE]):
             return
         self._generations[job] = launch.generation
         old = self._runs.get(job)
@@ -488,6 +490,7 @@ class Keeper:
 
     def _obey(self, line: bytes) -> None:
         message = json.loads(line)
+        message[LINE] = line + b"\n"
         self._operations[message["op"]](message)
 
     def _send(self, message: Message) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from clearway.adapters.local.keeper.messages import Launch, Message, Report
+from clearway.adapters.local.keeper.messages import Launch, Message, Report, render_message
 
 _APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
 
@@ -60,14 +60,15 @@ class Records:
         self._runs.mkdir(mode=0o700, exist_ok=True)
         self._saved.mkdir(mode=0o700, exist_ok=True)
 
-    def begin(self, launch: Launch) -> bool:
-        """Mark this generation as started; False = it was before."""
+    def begin(self, launch: Launch, line: bytes = b"") -> bool:
+        """Mark this generation as started; False = it was before. line: the request that said so, as it came; it has
+        all of the launch, and is written as it is."""
         path = self._path(launch.job, launch.generation)
         try:
             descriptor = os.open(path, _APPEND | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
             return False
-        _write(descriptor, {"launch": launch.to_message()})
+        _write(descriptor, line or render_message({"launch": launch.to_message()}))
         return True
 
     def note_started(self, job: int, generation: int, started: Started) -> None:
@@ -83,7 +84,7 @@ class Records:
         """Work of the job that is safe. Renamed into place: an older value is better than none."""
         path = f"{self._saved}/{job}"
         descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        _write(descriptor, {"saved_ms": saved_ms})
+        _write(descriptor, render_message({"saved_ms": saved_ms}))
         os.rename(f"{path}.new", path)
 
     def read_saved(self, job: int) -> int:
@@ -128,15 +129,15 @@ class Records:
             descriptor = os.open(self._path(job, generation), _APPEND)
         except FileNotFoundError:
             return
-        _write(descriptor, line)
+        _write(descriptor, render_message(line))
 
     def _path(self, job: int, generation: int) -> str:
         return f"{self._runs}/{job}.{generation}"
 
 
-def _write(descriptor: int, line: Message) -> None:
+def _write(descriptor: int, line: bytes) -> None:
     try:
-        os.write(descriptor, json.dumps(line, separators=(",", ":")).encode() + b"\n")
+        os.write(descriptor, line)
     finally:
         os.close(descriptor)
 
