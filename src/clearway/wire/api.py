@@ -224,7 +224,7 @@ class AuditRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """status: `ok`, `starting` or `storage_error`. version: of the server."""
+    """status: `ok`, or `starting`, also while the storage takes nothing. version: of the server."""
 
     status: str
     version: str

@@ -1,4 +1,4 @@
-"""Live state through Redis, for several API servers: the newest views, and notices as a stream."""
+"""The present state through Redis, for other servers to show: the newest views, and notices as a stream."""
 
 from clearway.adapters.redis_live.fanout import RedisFanout, open_fanout
 
