@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from clearway.ports.views import JobView
 
 _NUMBER: Final = re.compile(r"([1-9][0-9]{0,17})(?:_(?:([0-9]{1,9})|\[([0-9,:-]+)\]))?$")
-MEMBERS_MAX: Final = 100_000
-"""Of one array, as the job file bounds it."""
 
 
 def resolve_jobs(client: "Client", names: Iterable[str]) -> list[JobId]:

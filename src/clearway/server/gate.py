@@ -19,7 +19,7 @@ from clearway.ports.storage import AuditLine
 from clearway.server.access import ROUTES, Permission
 from clearway.server.auth import Auth, AuthFileError
 from clearway.server.problems import Refusal, problem_response
-from clearway.server.settings import ServerSettings, is_loopback
+from clearway.server.settings import ServerSettings
 
 TOKEN_CHARACTERS_MAX: Final = 512
 

@@ -1,12 +1,12 @@
 """How a server listens and what it bounds."""
 
-import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from clearway.model.errors import InputError
 from clearway.wire.api import BODY_BYTES_MAX
+from clearway.wire.config import is_loopback
 
 PORT_DEFAULT: Final = 8642
 
@@ -38,16 +38,6 @@ class ServerSettings:
     def has_tls(self) -> bool:
         """Whether the server speaks HTTPS only."""
         return self.certificate is not None and self.private_key is not None
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def check_listen_address(host: str, *, has_tls: bool, has_auth: bool) -> None:

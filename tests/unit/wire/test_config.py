@@ -112,7 +112,7 @@ def test_a_public_address_needs_tls(listen):
     assert parse_config(f'listen: "{listen}"\n{tls}', source="c.yaml").tls == (Path("c.pem"), Path("k.pem"))
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.9.9.9"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "[::1]", "localhost", "127.9.9.9"])
 def test_loopback_is_recognised(host):
     assert is_loopback(host)
 
