@@ -20,6 +20,7 @@ from clearway.server.access import ROUTES, Permission
 from clearway.server.auth import Auth, AuthFileError
 from clearway.server.problems import Refusal, problem_response
 from clearway.server.settings import ServerSettings
+from clearway.wire.config import is_loopback
 
 TOKEN_CHARACTERS_MAX: Final = 512
 
