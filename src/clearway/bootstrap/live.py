@@ -197,6 +197,7 @@ def start_control_plane(request: UpRequest) -> ControlPlane:
     lock = take_lock(places)
     store: Store | None = None
     try:
+        places.server.unlink(missing_ok=True)  # of one that was killed
         is_first_start = _make_token(places)
         site = config.site
         store = open_store(database_url(places, config))

@@ -8,6 +8,7 @@ The state directory holds, each readable by its owner alone:
     up.lock        held while a control plane runs
 """
 
+import fcntl
 import json
 import os
 import pwd
@@ -133,6 +134,22 @@ def read_running(places: Places) -> Running | None:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{places.server}: expected what `clearway up` writes, found: {error}") from error
+
+
+def is_running(places: Places) -> bool:
+    """Whether a control plane has the lock. One that was killed leaves `server.json` behind, which names a process and
+    an address that may be another's by now."""
+    try:
+        descriptor = os.open(places.lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def write_running(places: Places, running: Running) -> None:

@@ -31,6 +31,7 @@ LIVE: Final[Mapping[str, str]] = {
     "Stopped; jobs that run go on, and are taken over by the next `clearway up`": "已停止；运行中的作业继续，由下一次 `clearway up` 接管",
     "Stopped": "已停止",
     "No control plane runs here": "此处没有运行中的控制平面",
+    "Process {pid} has not stopped within {seconds} s": "进程 {pid} 在 {seconds} 秒内未停止",
     "Ready at {url}, process {pid}; it writes to {log}": "已就绪：{url}，进程 {pid}；日志写入 {log}",
     "The configuration was not taken over; what was in force stays": "未采用新配置；原配置继续有效",
     "Cancelled {count} job(s)": "已取消 {count} 个作业",

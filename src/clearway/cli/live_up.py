@@ -218,17 +218,17 @@ def down(
     stop_jobs: Annotated[bool, typer.Option("--stop-jobs", help="Cancel all jobs first, and wait for them.")] = False,
 ) -> None:
     """Stop what `server.json` names."""
-    from clearway.bootstrap.places import read_running
+    from clearway.bootstrap.places import is_running, read_running
 
-    session = session_of(context)
-    running = read_running(places_of(state_dir))
-    if running is None or not _is_alive(running.pid):
+    session, places = session_of(context), places_of(state_dir)
+    running = read_running(places)
+    if running is None or not is_running(places):
         session.note("No control plane runs here")
         return
     if stop_jobs:
         with connect(state_dir) as client:
             session.note("Cancelled {count} job(s)", count=_cancel_all(client))
-    _stop(running)
+    _stop(session, running)
     session.note(
         "Stopped" if stop_jobs else "Stopped; jobs that run go on, and are taken over by the next `clearway up`"
     )
@@ -246,11 +246,12 @@ def _cancel_all(client: "Client") -> int:
     return len(numbers)
 
 
-def _stop(running: "Running") -> None:
+def _stop(session: Session, running: "Running") -> None:
     os.kill(running.pid, signal.SIGTERM)
     deadline = time.monotonic_ns() + int(STOP_S * 1e9)
     while _is_alive(running.pid):
         if time.monotonic_ns() > deadline:
+            session.note("Process {pid} has not stopped within {seconds} s", pid=running.pid, seconds=f"{STOP_S:.0f}")
             raise typer.Exit(EXIT_NOT_STOPPED)
         time.sleep(POLL_S)
 
