@@ -24,6 +24,7 @@ from support.benches import wait_until
 from support.local import LocalBench, is_alive, local_bench
 
 NO_DISK = "expected the keeper to start; the disk is full"
+KERNEL_TELLS_ENDS = tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 15)
 TICKING = "echo $$ >> pids; trap 'exit 0' TERM; while :; do sleep 0.02; done"
 
 
@@ -167,6 +168,21 @@ def test_end_that_no_keeper_saw_is_told_as_such(bench):
     stopped = bench.wait(JobStopped, 5)
     assert stopped.cause is StopCause.NODE_FAILED
     assert "how it ended was not seen" in stopped.reason
+
+
+@pytest.mark.skipif(not KERNEL_TELLS_ENDS, reason="this kernel does not tell how others' children ended")
+@pytest.mark.parametrize(("code", "outcome"), [(0, Outcome.COMPLETED), (3, Outcome.FAILED)])
+def test_job_that_outlives_its_keeper_ends_as_it_ends_and_is_not_run_again(bench, code, outcome):
+    bench.add(5, f"echo $$ >> pids-5; while ! test -e go; do sleep 0.02; done; exit {code}")
+    bench.start(5)
+    wait_for_pids(bench, 5)
+    kill_keeper(bench)
+    bench.add(6, "true")
+    bench.start(6)
+    bench.wait(JobFinished, 6)
+    (bench.workdir / "go").touch()
+    ended = bench.wait(JobFinished, 5)
+    assert (ended.outcome, ended.exit_code, ended.signal) == (outcome, code, 0)
 
 
 def test_time_limit_holds_over_the_death_of_controller_and_keeper(bench):

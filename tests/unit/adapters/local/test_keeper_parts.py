@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 
 import pytest
 
@@ -15,10 +16,18 @@ from clearway.adapters.local.keeper.contract import (
     write_request,
 )
 from clearway.adapters.local.keeper.messages import Launch, ReplicaLaunch, Report, render_message
-from clearway.adapters.local.keeper.processes import collect_descendants, handles_signal, signal_number
+from clearway.adapters.local.keeper.processes import (
+    collect_descendants,
+    handles_signal,
+    read_exit_status,
+    signal_number,
+)
 from clearway.adapters.local.keeper.records import Records, Started
 from clearway.model.cluster import DeviceGroup, NodeSpec
 from clearway.model.ids import NodeName
+
+KERNEL_TELLS_ENDS = tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 15)
+"""Whether a pidfd tells how a process ended that was waited for."""
 
 
 def make_launch(job=5, generation=1, **more):
@@ -190,3 +199,23 @@ def test_directory_of_a_new_job_does_not_hold_what_another_of_its_number_left(tm
         (folder / "checkpoint").write_text("precious")
     make_job_dir(str(folder), None, None, is_new=False)
     assert (folder / "checkpoint").exists()
+
+
+def test_end_of_a_process_is_read_without_being_its_parent():
+    pid = os.fork()
+    if pid == 0:
+        os._exit(7)
+    descriptor = os.pidfd_open(pid)
+    select.select([descriptor], [], [])
+    assert read_exit_status(descriptor, pid) == 7 << 8
+    _, status = os.waitpid(pid, 0)
+    after = read_exit_status(descriptor, pid)
+    os.close(descriptor)
+    assert after in (status, None)
+    assert after == status or not KERNEL_TELLS_ENDS
+
+
+def test_process_that_runs_has_not_ended():
+    descriptor = os.pidfd_open(os.getpid())
+    assert read_exit_status(descriptor, os.getpid()) is None
+    os.close(descriptor)

@@ -437,8 +437,9 @@ class Keeper:
         run.mains[pid], run.ticks[pid] = rank, ticks
 
         def over() -> None:
+            status = processes.read_exit_status(descriptor, pid)
             self.unwatch(descriptor)
-            run.child_ended(pid, UNKNOWN_STATUS)
+            run.child_ended(pid, UNKNOWN_STATUS if status is None else status)
 
         self.watch(descriptor, over)
         return True

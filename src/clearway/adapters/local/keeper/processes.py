@@ -1,11 +1,18 @@
 """What the kernel says about processes, by /proc and prctl."""
 
 import ctypes
+import fcntl
 import os
 import signal
+import struct
 from pathlib import Path
 
 _PR_SET_CHILD_SUBREAPER = 36
+_PIDFD_GET_INFO = 0xC040FF0B
+"""Fills in struct pidfd_info of include/uapi/linux/pidfd.h, 64 bytes; since Linux 6.13."""
+_PIDFD_INFO_EXIT = 1 << 3
+"""Asks for the exit status, and says that it is there: once the process was waited for; since Linux 6.15."""
+_PIDFD_INFO = struct.Struct("=Q52xi")
 
 MARK = "CLEARWAY_RUN"
 """Variable that names the run in the environment of each of its processes."""
@@ -48,6 +55,30 @@ def read_start_ticks(pid: int) -> int:
     """Start time of a process in ticks since boot; 0 = it is gone."""
     stat = read_stat(pid)
     return 0 if stat is None else stat[2]
+
+
+def read_exit_status(descriptor: int, pid: int) -> int | None:
+    """How a process ended that is not our child, as of waitpid; None = the kernel does not say. descriptor: its pidfd,
+    opened while it ran. Until its parent has waited for it, /proc says it; after that, newer kernels by the pidfd."""
+    status = _ask_pidfd(descriptor)
+    if status is None:
+        status = _ask_zombie(pid)
+    return _ask_pidfd(descriptor) if status is None else status
+
+
+def _ask_pidfd(descriptor: int) -> int | None:
+    info = bytearray(_PIDFD_INFO.pack(_PIDFD_INFO_EXIT, 0))
+    try:
+        fcntl.ioctl(descriptor, _PIDFD_GET_INFO, info)
+    except OSError:  # an older kernel
+        return None
+    mask, status = _PIDFD_INFO.unpack(info)
+    return int(status) if mask & _PIDFD_INFO_EXIT else None
+
+
+def _ask_zombie(pid: int) -> int | None:
+    fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return int(fields[49]) if fields[:1] == [b"Z"] else None
 
 
 def read_command(pid: int) -> str:
