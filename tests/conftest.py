@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -30,8 +31,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--accept", action="store_true", help="rewrite golden files from what the code gives now")
     group.addoption("--seed-start", type=int, default=0, metavar="N", help="first seed of the simulation tests")
     group.addoption("--seed-count", type=int, default=1000, metavar="N", help="seeds of the simulation tests")
+    group.addoption("--fresh-examples", action="store_true", help="property tests draw examples of their own")
     group.addoption("--kills", type=int, default=20, metavar="N", help="SIGKILLs of a real control plane under load")
     group.addoption("--crash-points", type=int, default=1000, metavar="N", help="deaths of each test of crash points")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The same examples in every run, so that a failure is the change's; `--fresh-examples` looks for new ones."""
+    hypothesis.settings.register_profile("same", derandomize=True, print_blob=True)
+    hypothesis.settings.register_profile("fresh", print_blob=True)
+    hypothesis.settings.load_profile("fresh" if config.getoption("--fresh-examples") else "same")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -75,6 +75,7 @@ FRONTS_MAX: Final = 2
 and one event a millisecond must not keep the others from ever being reached."""
 GO_ON_MS: Final = 1
 """When a cycle that was cut short is gone on with: soon, with time for events in between."""
+NO_ROWS: Final[frozenset[int]] = frozenset()
 NO_MOVES: Final[tuple[Move, ...]] = ()
 
 
@@ -140,7 +141,7 @@ class Planner:
             self._tried.clear()
         self._gate = None if state.power_budget_watts is None else PowerGate(state, state.power_budget_watts)
         self._has_news = bool(state.fresh) or state.capacity_grew or state.order_shrank or self._order_is_due()
-        self._stop_cancelled(moves)
+        stopped = self._stop_cancelled(moves)
         if state.claims:
             self._start_claimants(moves)
         fresh = self._order()
@@ -148,7 +149,8 @@ class Planner:
         if started:
             moves.extend(self._make_starts(started))
         if self._touches_running:
-            moves.extend(improve_plan(self._trial, frozenset(self.out[OUT_ROW, :started].tolist()), self._tried))
+            rows = frozenset(self.out[OUT_ROW, :started].tolist())
+            moves.extend(improve_plan(self._trial, rows, stopped, self._tried))
             self._retry_ms = self._next_unprotected_ms()
             if started:
                 undo_entry(self.out, started, self.out_nodes, self.out_devices, state.door)
@@ -230,11 +232,12 @@ class Planner:
         until = until[until > state.now_ms]
         return int(until.min()) if len(until) else FOREVER_MS
 
-    def _stop_cancelled(self, moves: list[Move]) -> None:
-        """Tell jobs to stop whose users took them back, for good, or want them to wait again."""
+    def _stop_cancelled(self, moves: list[Move]) -> frozenset[int]:
+        """Tell jobs to stop whose users took them back, for good, or want them to wait again; returns their rows."""
         state = self.state
         if not state.to_stop:
-            return
+            return NO_ROWS
+        rows: list[int] = []
         for job in dict.fromkeys(state.to_stop):
             record = state.jobs.get(job)
             if record is None or record.phase == PHASE_STOPPING:
@@ -244,7 +247,9 @@ class Planner:
             checkpoint = record.spec.checkpoint
             grace_ms = 0 if checkpoint is None else checkpoint.grace_ms
             moves.append(Stop(job, record.generation, grace_ms, None if record.cancelled else StopCause.REQUEUED))
+            rows.append(record.row)
         state.to_stop.clear()
+        return frozenset(rows)
 
     def _start_claimants(self, moves: list[Move]) -> None:
         """Start the jobs whose claimed devices have all been left."""

@@ -42,13 +42,18 @@ def holds_whole_devices(spec: JobSpec) -> bool:
     return spec.request.devices > 0 and not spec.request.is_fractional
 
 
-def grow_jobs(trial: Trial) -> list[Move]:
-    """Moves that grow running elastic jobs into free devices; the trial is left with their effects on it."""
+def grow_jobs(trial: Trial, stopped: frozenset[int]) -> list[Move]:
+    """Moves that grow running elastic jobs into free devices; the trial is left with their effects on it.
+
+    stopped: rows of jobs that the plan tells to stop.
+    """
     state, settings = trial.state, trial.state.policy.elasticity
     moves: list[Move] = []
     for record in _by_gain(state):
         if len(moves) == GROWN_MAX:
             break
+        if record.row in stopped:
+            continue
         if state.now_ms - record.resized_ms < settings.interval_ms and record.resized_ms:
             continue
         move = _grow(trial, record)

@@ -14,18 +14,18 @@ def touches_running(policy: Policy) -> bool:
     return policy.preemption.mode is not PreemptMode.NEVER or policy.elasticity.enabled
 
 
-def improve_plan(trial: Trial, started: frozenset[int], tried: set[int]) -> list[Move]:
+def improve_plan(trial: Trial, started: frozenset[int], stopped: frozenset[int], tried: set[int]) -> list[Move]:
     """Moves of running jobs, given that the plan's starts are held in the tables. The trial is left as it was.
 
-    tried: see `make_room`.
+    stopped: rows of running jobs that the plan tells to stop. tried: see `make_room`.
     """
     state, policy = trial.state, trial.state.policy
     mark = trial.mark()
     moves: list[Move] = []
     try:
-        moves.extend(make_room(trial, started, tried))
+        moves.extend(make_room(trial, started, stopped, tried))
         if policy.elasticity.enabled and not moves and not _someone_waits(state, started):
-            moves.extend(grow_jobs(trial))
+            moves.extend(grow_jobs(trial, stopped))
     finally:
         trial.undo_to(mark)
     return moves

@@ -42,17 +42,17 @@ HELPED_REASONS: Final = (
 """Reasons that victims can lift."""
 
 
-def make_room(trial: Trial, started: frozenset[int], tried: set[int]) -> list[Move]:
+def make_room(trial: Trial, started: frozenset[int], stopped: frozenset[int], tried: set[int]) -> list[Move]:
     """Moves that make room for waiting jobs; the trial is left with their effects on it.
 
-    started: rows that this plan starts already. tried: rows for which it was tried in vain since anything changed;
-    those tried now are added.
+    started: rows that this plan starts already. stopped: rows of running jobs that it tells to stop. tried: rows for
+    which it was tried in vain since anything changed; those tried now are added.
     """
     state, settings = trial.state, trial.state.policy.preemption
     moves: list[Move] = []
     if state.order.count == 0 or nobody_gives(state):
         return moves
-    touched: set[int] = set()
+    touched = set(stopped)
     helped = 0
     mark = trial.mark()
     trial.ignore_reservations()
