@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from clearway.bootstrap.places import is_running, read_running
 from support.control_plane import MAIN, ControlPlane, wait_until
 
 SCRIPT = "#!/bin/bash\n#SBATCH -J hello --gres=gpu:1 -t 5 -o hello-%j.txt\necho job=$SLURM_JOB_ID $1\n"
@@ -50,6 +51,15 @@ def test_a_second_start_on_the_same_folder_is_refused_with_what_to_do(plane):
     assert second.returncode == 2
     assert f"process {plane.process.pid}" in second.stderr
     assert "clearway down" in second.stderr
+
+
+def test_a_start_on_an_address_that_is_taken_ends_and_lets_go_of_its_folder(plane, tmp_path):
+    other = ControlPlane(tmp_path)
+    taken = read_running(plane.places).url.rpartition(":")[2]
+    ended = other.run("up", "--listen", taken, "--devices", "1")
+    assert ended.returncode == 2
+    assert "choose another port" in ended.stderr
+    assert not is_running(other.places)
 
 
 @pytest.mark.parametrize(

@@ -223,14 +223,18 @@ def start_control_plane(request: UpRequest) -> ControlPlane:
             pods=pods,
         )
         bind.append(plane)
-        _tune_interpreter()
-        plane.begin()
-        if pods is not None:
-            pods.begin_intake(controller, store)
     except BaseException:
         if store is not None:
             store.close()
         os.close(lock)
+        raise
+    _tune_interpreter()
+    try:
+        plane.begin()
+        if pods is not None:
+            pods.begin_intake(controller, store)
+    except BaseException:
+        plane.stop()
         raise
     return plane
 
