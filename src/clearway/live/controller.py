@@ -12,6 +12,7 @@ The journal holds inputs and accepted plans. A start reads it (`recover`: no dec
 machines with it, has the commands performed again that were not answered, and goes on with a turn like any other.
 """
 
+import logging
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -54,6 +55,8 @@ from clearway.ports.backend import BackendCommand, LastingBackend, World
 from clearway.ports.control import Notice, Submission
 from clearway.ports.storage import AuditLine, Changes, JobQuery, StorageError, Store
 from clearway.ports.views import ClusterView, JobView
+
+_LOG = logging.getLogger(__name__)
 
 JOBS_PER_TURN_MAX: Final = 16_384
 """Jobs taken in by one turn: a burst is one decision and one sync, and no turn takes seconds."""
@@ -420,10 +423,14 @@ class Controller:
         try:
             self._seq = self._store.append(changes)
         except StorageError as error:
+            if self._storage_error is None:
+                _LOG.error("requests are refused until what happens can be written: %s", error)
             self._storage_error = error
             self._retry_at_ms = now_ms + self._retry_ms
             self._retry_ms = min(2 * self._retry_ms, self._settings.retry_max_ms)
             return False
+        if self._storage_error is not None:
+            _LOG.warning("the storage takes what happens again")
         self._storage_error = None
         self._retry_ms = self._settings.retry_ms
         return True

@@ -193,7 +193,7 @@ def test_what_was_seen_while_the_disk_was_full_is_kept_and_written_later():
     assert plane.control.is_ready
 
 
-def test_tries_again_later_and_later_and_resumes_by_itself():
+def test_tries_again_later_and_later_and_resumes_by_itself(caplog):
     plane = Plane().start()
     plane.store.error = "disk full"
     with pytest.raises(StorageError):
@@ -209,6 +209,7 @@ def test_tries_again_later_and_later_and_resumes_by_itself():
     plane.control.turn(plane.clock.now_ms())
     assert plane.control.is_ready
     assert plane.store.audit[-1].action == "storage.resume"
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"], "once each, not at every try"
     assert plane.submit(make_spec()) == (1,)
 
 
