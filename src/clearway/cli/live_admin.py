@@ -13,6 +13,7 @@ from clearway.cli.session import session_of
 from clearway.model.errors import InputError
 
 if TYPE_CHECKING:
+    from clearway.bootstrap.places import Places
     from clearway.wire.config import Config
 
 EXIT_DIFFERS: Final = 1
@@ -41,8 +42,9 @@ def add(
     from clearway.bootstrap.users import add_user
 
     session = session_of(context)
-    config = read_config(None)
-    token = add_user(places_of(state_dir), config, name, role=role, tenants=tenants, unix_user=unix_user, days=days)
+    places = places_of(state_dir)
+    config = config_of(places)
+    token = add_user(places, config, name, role=role, tenants=tenants, unix_user=unix_user, days=days)
     if not is_json_only(json_target):
         session.screen.print(token, markup=False, highlight=False, soft_wrap=True)
         session.note("Give it to {name} on a safe way; used as CLEARWAY_TOKEN, with CLEARWAY_URL", name=name)
@@ -142,6 +144,14 @@ def read_config(path: Path | None) -> "Config":
     return read_config_file(find_config_file(environment(), path))
 
 
+def config_of(places: "Places") -> "Config":
+    """The configuration of the control plane that runs, else what `read_config` finds. Raises InputError."""
+    from clearway.bootstrap.places import read_running
+
+    running = read_running(places)
+    return read_config(Path(running.config) if running is not None and running.config else None)
+
+
 @config_app.command(help="Read a configuration file; exit code 2 with all mistakes, by line.")
 def check(context: typer.Context, path: ConfigArgument = None) -> None:
     """Check it, its policy included."""
@@ -196,7 +206,8 @@ def verify(context: typer.Context, state_dir: StateDirOption = None, json_target
     from clearway.bootstrap.journal import verify_journal
 
     session = session_of(context)
-    found = verify_journal(places_of(state_dir), read_config(None))
+    places = places_of(state_dir)
+    found = verify_journal(places, config_of(places))
     if not is_json_only(json_target):
         text = "{records} records, up to number {last}: whole"
         session.screen.print(session.say(text, records=found.records, last=found.last), markup=False)
@@ -210,7 +221,8 @@ def replay(context: typer.Context, state_dir: StateDirOption = None, json_target
     from clearway.bootstrap.journal import replay_journal
 
     session = session_of(context)
-    found = replay_journal(places_of(state_dir), read_config(None))
+    places = places_of(state_dir)
+    found = replay_journal(places, config_of(places))
     differs = found.difference
     if not is_json_only(json_target):
         values = {"plans": found.plans, "records": found.records}

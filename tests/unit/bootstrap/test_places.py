@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from clearway.bootstrap.live import take_lock
 from clearway.bootstrap.places import Places, Running, current_user, is_running, write_running
 from clearway.cli.app import app
+from clearway.server.auth import make_token_file, read_token_file
 
 NAMELESS = 3_999_999_999
 """A user id that no machine gives a name."""
@@ -46,3 +47,12 @@ def test_what_a_killed_control_plane_left_behind_has_no_stranger_stopped(tmp_pat
     assert ended.exit_code == 0
     assert "No control plane runs here" in ended.output
     assert stranger.poll() is None
+
+
+def test_users_are_added_by_the_configuration_of_the_control_plane_that_runs(tmp_path):
+    places, config = Places(tmp_path), tmp_path / "its.yaml"
+    config.write_text("tenants: [{name: vision}]\ndefault_tenant: vision\n")
+    make_token_file(places.tokens, user="root")
+    write_running(places, Running(url="http://127.0.0.1:1", pid=1, config=str(config)))
+    assert CliRunner().invoke(app, ["users", "add", "ada", "--state-dir", str(tmp_path)]).exit_code == 0
+    assert [entry.tenants for entry in read_token_file(places.tokens)] == [(), ("vision",)]
