@@ -92,6 +92,11 @@ class Group:
         paths = dict.fromkeys((self.tracker, *self.limiters.values()) if self.tracker else ())
         return tuple(f"{path}/cgroup.procs" for path in paths)
 
+    @property
+    def birthplace(self) -> str:
+        """Directory of the group in which a process can be born; "" = it must enter by the entry files."""
+        return self.tracker if self.kind == "v2" else ""
+
     def pids(self) -> list[int]:
         """Processes alive in it, in those below it too."""
         if not self.tracker:

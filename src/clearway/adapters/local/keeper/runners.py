@@ -132,6 +132,7 @@ class Runners:
             uid=launch.uid,
             gid=launch.gid,
             groups=launch.groups,
+            group=group.birthplace,
             entry_files=group.entry_files,
             files_max=self._files_max,
         )

@@ -190,6 +190,7 @@ class Run:
             uid=launch.uid,
             gid=launch.gid,
             groups=launch.groups,
+            group=self.group.birthplace,
             entry_files=self.group.entry_files,
             files_max=self.host.settings.files_max,
         )

@@ -4,6 +4,7 @@ Between fork and execute only this module's code runs. A failure is told through
 closes, as `step: errno`; the child then exits without touching anything of its parent.
 """
 
+import ctypes
 import fcntl
 import os
 import resource
@@ -25,17 +26,29 @@ _CHANGED: Final = (*HANDLED, signal.SIGPIPE, signal.SIGXFSZ)
 _ABOVE: Final = 10
 """Own descriptors go here first, out of the way of those that the job gets."""
 _FAILED: Final = 127
+_CLONE3: Final = 435
+"""Number of the system call, on every architecture."""
+_CLONE_INTO_CGROUP: Final = 1 << 33
+
+
+class _CloneArguments(ctypes.Structure):
+    _names = ("flags", "pidfd", "child_tid", "parent_tid", "exit_signal", "stack", "stack_size", "tls", "set_tid")
+    _fields_ = [(name, ctypes.c_uint64) for name in (*_names, "set_tid_size", "cgroup")]
+
+
+_C: Final = ctypes.PyDLL(None)  # which keeps the interpreter's lock: the child must have it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Child:
     """What to execute, as whom, and where. Paths: "" = /dev/null.
 
-    script: descriptor of a file, -1 = none. job_dir: must be within the user's reach. bundle: config.json
-    of a container, for `{bundle}` in argv. truncates: output files begin
-    empty; processes that share one append to it, and the first of them opens it before the others: gate is a pipe that
-    ends when it has (-1 = do not wait). entry_files: control files to which `0` is written to enter the group.
-    files_max: soft limit of open files. control: descriptor to have for stdin instead, -1 = none.
+    script: descriptor of a file, -1 = none. job_dir: must be within the user's reach. bundle: config.json of a
+    container, for `{bundle}` in argv. truncates: output files begin empty; processes that share one append to it, and
+    the first of them opens it before the others: gate is a pipe that ends when it has (-1 = do not wait). group:
+    directory of a cgroup v2 to be born in, "" = none. entry_files: control files to which `0` is written to enter the
+    group; where there is a `group`, the first of them is its own. files_max: soft limit of open files. control:
+    descriptor to have for stdin instead, -1 = none.
     """
 
     argv: tuple[str, ...]
@@ -53,8 +66,11 @@ class Child:
     uid: int | None
     gid: int | None
     groups: tuple[int, ...]
+    group: str = ""
     entry_files: tuple[str, ...]
     files_max: int
+
+
 
 
 def make_script(text: str) -> int:
@@ -73,9 +89,9 @@ def spawn(child: Child) -> tuple[int, int]:
     reader, writer = os.pipe2(os.O_CLOEXEC)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
     try:
-        pid = os.fork()
+        pid, is_inside = _fork_into(child.group)
         if pid == 0:
-            _run_child(child, writer)
+            _run_child(child, writer, child.entry_files[1:] if is_inside else child.entry_files)
     except OSError:
         os.close(reader)
         raise
@@ -85,18 +101,43 @@ def spawn(child: Child) -> tuple[int, int]:
     return pid, reader
 
 
+def _fork_into(group: str) -> tuple[int, bool]:
+    """As `os.fork`, with the child in that group from the beginning; whether it is there. Entering one later makes the
+    kernel wait until every processor has been elsewhere, some 10 ms; being born there does not."""
+    pid = -1
+    if group:
+        directory = os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            pid = _clone_into(directory)
+        finally:
+            os.close(directory)
+    return (os.fork(), False) if pid < 0 else (pid, True)
+
+
+def _clone_into(directory: int) -> int:
+    """-1 = this kernel, or what confines us, does not do it."""
+    arguments = _CloneArguments(flags=_CLONE_INTO_CGROUP, exit_signal=signal.SIGCHLD, cgroup=directory)
+    ctypes.pythonapi.PyOS_BeforeFork()
+    pid: int = _C.syscall(_CLONE3, ctypes.byref(arguments), ctypes.c_size_t(ctypes.sizeof(arguments)))
+    if pid == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+    else:
+        ctypes.pythonapi.PyOS_AfterFork_Parent()
+    return pid
+
+
 def explain_failure(told: bytes) -> str:
     """The reason that a child wrote into its pipe, for people."""
     step, _, number = told.decode(errors="replace").rpartition(": ")
     return f"{step}: {os.strerror(int(number))}" if number.isdigit() else told.decode(errors="replace")
 
 
-def _run_child(child: Child, writer: int) -> NoReturn:
+def _run_child(child: Child, writer: int, entry_files: tuple[str, ...]) -> NoReturn:
     step = "new session"
     try:
         writer = fcntl.fcntl(writer, fcntl.F_DUPFD_CLOEXEC, _ABOVE)
         os.setsid()
-        for path in child.entry_files:
+        for path in entry_files:
             step = f"enter control group {path}"
             _enter(path)
         step = f"become user {child.uid}"
