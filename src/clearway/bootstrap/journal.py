@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from clearway.adapters.storage import open_reader
 from clearway.bootstrap.configuration import resolve_policy
 from clearway.bootstrap.places import Places
+from clearway.bootstrap.policies import recorded_policy
 from clearway.forecast.runtime import RuntimeHistory
 from clearway.kernel import Kernel
 from clearway.live.replay import Replayed
 from clearway.live.replay import replay_journal as decide_again
 from clearway.model.events import Batch
-from clearway.policies.named import POLICY_NAMES, named_policy
 from clearway.wire.config import Config
 
 
@@ -53,8 +53,7 @@ def replay_journal(places: Places, config: Config, progress: Callable[[int], Non
     configured = resolve_policy(config)
 
     def make_kernel(policy_name: str) -> Kernel:
-        is_named = policy_name != configured.name and policy_name in POLICY_NAMES
-        return Kernel(named_policy(policy_name) if is_named else configured, RuntimeHistory())
+        return Kernel(recorded_policy(policy_name, configured), RuntimeHistory())
 
     reader = open_reader(database_url(places, config))
     try:

@@ -11,7 +11,8 @@ from typing import Final
 from clearway.adapters.kubernetes.backend import KubernetesBackend
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.intake import Intake
-from clearway.engine.policy import Elasticity, Policy, RunTimes
+from clearway.bootstrap.policies import fit_to_pods
+from clearway.engine.policy import Policy, RunTimes
 from clearway.kernel import Kernel
 from clearway.model.cluster import QueueSpec
 from clearway.model.ids import DEFAULT_QUEUE
@@ -46,15 +47,9 @@ class Pods:
 
     def make_kernel(self, policy: Policy, run_times: RunTimes | None = None) -> Kernel:
         """The kernel that decides for the cluster; what it knows of nodes by a journal, the backend knows too."""
-        kernel = Kernel(self.fit_policy(policy), run_times)
+        kernel = Kernel(fit_to_pods(policy), run_times)
         self.backend.known_nodes = lambda: kernel.state.inventory.specs
         return kernel
-
-    @staticmethod
-    def fit_policy(policy: Policy) -> Policy:
-        """The policy without what pods cannot do: they are started and evicted, not moved, shrunk, grown or frozen."""
-        preemption = replace(policy.preemption, migrate=False, shrink=False, suspend=False)
-        return replace(policy, preemption=preemption, elasticity=Elasticity())
 
     def begin_intake(self, control: Control, store: Store) -> None:
         """Give waiting jobs of before their pods back, and take what comes from now on. The control plane is ready."""

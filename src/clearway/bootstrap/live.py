@@ -37,6 +37,7 @@ from clearway.bootstrap.places import (
     write_private,
     write_running,
 )
+from clearway.bootstrap.policies import fit_to_pods
 from clearway.client import Client
 from clearway.forecast.runtime import RuntimeHistory
 from clearway.kernel import Kernel
@@ -170,7 +171,7 @@ class ControlPlane:
         policy = resolve_policy(config)
         if policy == resolve_policy(self._config):
             return []
-        fitted = policy if self._pods is None else self._pods.fit_policy(policy)
+        fitted = policy if self._pods is None else fit_to_pods(policy)
         self._controller.set_policy(fitted).result(STOP_S)
         return [f"policy is {policy.name}"]
 

@@ -1,17 +1,35 @@
-"""Policies by name or from a YAML file."""
+"""Policies by name or from a YAML file, and as a backend can carry them out."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from clearway.engine.policy import Policy
+from clearway.engine.policy import Elasticity, Policy
 from clearway.model.errors import InputError
 from clearway.policies.named import POLICY_NAMES, POLICY_SUMMARIES, named_policy
 from clearway.policies.policy_file import PolicyError, describe_policy, make_policy
 from clearway.wire.documents import load_document
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+FOR_PODS: Final = " for pods"
+"""Ends the name of a policy that is fitted to pods, so that a journal says by which one was decided."""
+
+
+def fit_to_pods(policy: Policy) -> Policy:
+    """The policy without what pods cannot do: they are started and evicted, not moved, shrunk, grown or frozen."""
+    preemption = replace(policy.preemption, migrate=False, shrink=False, suspend=False)
+    return replace(policy, name=policy.name + FOR_PODS, preemption=preemption, elasticity=Elasticity())
+
+
+def recorded_policy(name: str, configured: Policy) -> Policy:
+    """The policy that a journal names: the configured one, one of the named ones, else the configured one too."""
+    plain = name.removesuffix(FOR_PODS)
+    is_named = plain != configured.name and plain in POLICY_NAMES
+    policy = named_policy(plain) if is_named else configured
+    return fit_to_pods(policy) if name.endswith(FOR_PODS) else policy
 
 
 def policy_summaries() -> tuple[tuple[str, str], ...]:

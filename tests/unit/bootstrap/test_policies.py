@@ -1,0 +1,26 @@
+"""Which policy a journal means."""
+
+from dataclasses import replace
+
+from clearway.bootstrap.policies import fit_to_pods, recorded_policy
+from clearway.policies.named import named_policy
+
+CONFIGURED = replace(named_policy("clearway"), name="configured", scan_max=7)
+
+
+def test_a_journal_means_a_named_policy_or_else_the_configured_one():
+    assert recorded_policy("easy", CONFIGURED) == named_policy("easy")
+    assert recorded_policy("configured", CONFIGURED) == CONFIGURED
+    assert recorded_policy("of another file", CONFIGURED) == CONFIGURED
+
+
+def test_a_named_policy_that_the_configuration_changes_is_the_configured_one():
+    changed = replace(CONFIGURED, name="easy")
+    assert recorded_policy("easy", changed) == changed
+
+
+def test_what_was_decided_for_pods_is_decided_again_for_pods():
+    for policy in (CONFIGURED, named_policy("clearway")):
+        fitted = fit_to_pods(policy)
+        assert not any((fitted.preemption.migrate, fitted.preemption.shrink, fitted.preemption.suspend))
+        assert recorded_policy(fitted.name, CONFIGURED) == fitted
