@@ -62,13 +62,15 @@ class Run:
 class FakeBackend:
     """`clearway.ports.backend.LastingBackend`. Outlives its controller: hand it to the next one.
 
-    fails_start: called with (job, node names); True = this start fails. ran: (job, generation, began at, ended at) of
+    fails_start: called with (job, node names); True = this start fails. unstartable: jobs that
+    are to blame where it does. ran: (job, generation, began at, ended at) of
     every stretch of running.
     """
 
     def __init__(self, nodes, fails_start=None):
         self.specs = tuple(nodes)
         self.fails_start = fails_start or (lambda _job, _nodes: False)
+        self.unstartable = set()
         self.runs = {}
         self.ran = []
         self.performed = []
@@ -264,7 +266,8 @@ class FakeBackend:
         names = [name for name, _ in self._world.locate(command.allocation)]
         places = {(name, index) for name, held in self._world.locate(command.allocation) for index in held}
         if self.down_nodes & set(names) or self.down_devices & places or self.fails_start(command.job, names):
-            self._leave(now_ms, run, StopCause.START_FAILED, run.saved_ms, "it would not start")
+            cause = StopCause.UNSTARTABLE if command.job in self.unstartable else StopCause.START_FAILED
+            self._leave(now_ms, run, cause, run.saved_ms, "it would not start")
             return
         run.due_ms = now_ms + int(words.get("start_ms", 0))
         if run.due_ms == now_ms:

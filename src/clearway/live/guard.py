@@ -2,9 +2,9 @@
 
 - A job whose start failed is held for a while, each time twice as long, and released by a timer. After `retries_max`
   failures in a row it is held for good, until somebody releases it: then it has all its retries again.
-- A node on which the starts of `node_jobs_max` jobs failed, and none succeeded since, is drained. Failures of a user
-  whose starts fail on other nodes too say something of his jobs, not of a node, and gangs that lie on several nodes do
-  not say which of them failed: neither counts against a node.
+- A node on which the starts of `node_jobs_max` jobs failed, and none succeeded since, is drained. A job that is itself
+  to blame, failures of a user whose starts fail on other nodes too, and gangs that lie on several nodes say nothing of
+  one node: none of them counts against it.
 
 `note` takes the records of the journal, on recovery too; `answers` and `due` say what is to be added to a batch.
 """
@@ -29,6 +29,8 @@ from clearway.model.events import (
 from clearway.model.ids import JobId, NodeName
 from clearway.model.jobs import StopCause
 from clearway.model.units import FOREVER_MS, MINUTE_MS, SECOND_MS
+
+FAILED_STARTS: Final = (StopCause.START_FAILED, StopCause.UNSTARTABLE)
 
 RETRYING: Final = "start failed"
 """First words of the reason with which a job is held until its next try."""
@@ -87,9 +89,11 @@ class Guard:
 
     def _on_stopped(self, event: JobStopped) -> None:
         book = self._find(event.job)
-        if book is None or event.cause is not StopCause.START_FAILED or book.view.generation != event.generation:
+        if book is None or event.cause not in FAILED_STARTS or book.view.generation != event.generation:
             return
         self._failures[event.job] = self._failures.get(event.job, 0) + 1
+        if event.cause is StopCause.UNSTARTABLE:
+            return
         failed_on = self._users.setdefault(book.spec.user, set())
         failed_on.update(book.view.nodes)
         if len(failed_on) == 1:
@@ -129,7 +133,7 @@ class Guard:
         if not self._settings.retries_max:
             return
         for event in events:
-            if not isinstance(event, JobStopped) or event.cause is not StopCause.START_FAILED:
+            if not isinstance(event, JobStopped) or event.cause not in FAILED_STARTS:
                 continue
             count = self._failures.get(event.job, 0)
             book = self._find(event.job)

@@ -218,11 +218,13 @@ class Outcome(StrEnum):
 
 
 class StopCause(StrEnum):
-    """Why a running job left its devices without having ended."""
+    """Why a running job left its devices without having ended. UNSTARTABLE: a start that failed by the job itself, such
+    as a working directory that is not there; START_FAILED: any other that failed."""
 
     PREEMPTED = "preempted"
     MIGRATED = "migrated"
     NODE_FAILED = "node_failed"
     DEVICE_FAILED = "device_failed"
     START_FAILED = "start_failed"
+    UNSTARTABLE = "unstartable"
     REQUEUED = "requeued"

@@ -9,7 +9,7 @@ What every backend keeps to:
 - `Start(job, generation, allocation)`: runs all replicas on exactly these devices; `JobStarted` once all of them run.
   A run ends with `JobFinished`: by itself, or with `Outcome.TIMEOUT` at `limit_ms` after its `JobStarted`. A resize or
   migration does not begin the limit anew; a new start does. A start that cannot be carried out is a `JobStopped` with
-  `StopCause.START_FAILED`.
+  `StopCause.START_FAILED`, or `UNSTARTABLE` where the backend knows that the job is to blame and not the node.
 - `Stop` without a cause ends the job for good: `JobFinished` with `Outcome.CANCELLED`. With a cause the job may save
   within `grace_ms`: `JobStopped(cause, saved_ms)` comes when it has left its devices, with the work that is safe.
 - `Suspend`: `JobSuspended` once the devices are free; the work stays in memory, and a later `Start` goes on with it.

@@ -106,7 +106,7 @@ def test_image_that_no_tool_can_run_is_a_failed_start(bench, monkeypatch):
     add(bench, 5, "true", "registry.example/train:1")
     bench.start(5)
     stopped = bench.wait(JobStopped, 5)
-    assert stopped.cause is StopCause.START_FAILED
+    assert stopped.cause is StopCause.UNSTARTABLE
     assert (
         "expected one of podman, apptainer, singularity to run the image 'registry.example/train:1'" in stopped.reason
     )

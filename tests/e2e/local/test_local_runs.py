@@ -100,7 +100,7 @@ def test_failed_setup_is_a_failed_start(bench):
     bench.add(5, "echo never", run={"setup": "exit 9"})
     bench.start(5)
     event = bench.wait(JobStopped, 5)
-    assert event.cause is StopCause.START_FAILED
+    assert event.cause is StopCause.UNSTARTABLE
     assert event.reason == "the setup step ended with exit code 9; see the job's output"
     assert "never" not in bench.output(5)
 
@@ -118,7 +118,7 @@ def test_start_that_cannot_be_carried_out_says_why(bench, script, run, reason):
     bench.add(5, script, run=run)
     bench.start(5)
     event = bench.wait(JobStopped, 5)
-    assert event.cause is StopCause.START_FAILED
+    assert event.cause is StopCause.UNSTARTABLE
     assert reason.format(workdir=bench.workdir) in event.reason
 
 
@@ -126,7 +126,7 @@ def test_user_without_account_is_a_failed_start(bench):
     bench.add(5, "true", user="nobody-of-this-name")
     bench.start(5)
     event = bench.wait(JobStopped, 5)
-    assert event.cause is StopCause.START_FAILED
+    assert event.cause is StopCause.UNSTARTABLE
     assert "found user 'nobody-of-this-name'" in event.reason
 
 

@@ -107,7 +107,7 @@ def test_start_that_fails_in_a_warm_runner_says_why(bench):
     change_run(bench, workdir="/no/such/folder")
     bench.start(5)
     stopped = bench.wait(JobStopped, 5)
-    assert stopped.cause is StopCause.START_FAILED
+    assert stopped.cause is StopCause.UNSTARTABLE
     assert "/no/such/folder: No such file or directory" in stopped.reason
 
 

@@ -91,6 +91,15 @@ def test_one_users_broken_jobs_do_not_drain_node_after_node():
     assert plane.state(13) is JobState.COMPLETED
 
 
+def test_jobs_that_are_to_blame_themselves_drain_no_node_and_are_held_all_the_same():
+    plane = make_plane(lambda job, _nodes: job <= 4)
+    plane.backend.unstartable = {1, 2, 3, 4}
+    plane.submit(*[make_spec(place) for place in range(4)])
+    plane.run()
+    assert plane.control.cluster().nodes[0].state is NodeState.IDLE
+    assert [plane.state(number) for number in range(1, 5)] == [JobState.REQUEUE_HOLD] * 4
+
+
 def test_cancelled_job_is_not_held_by_a_start_that_fails():
     plane = make_plane(lambda _job, _nodes: True)
     plane.submit(make_spec())

@@ -316,7 +316,7 @@ class LocalBackend:
         note = self._jobs.pop(job)
         if note.before:
             self._send(_stop_message(job, note.before, 0, None))
-        self._due.append(JobStopped(now_ms, job, note.generation, StopCause.START_FAILED, 0, reason))
+        self._due.append(JobStopped(now_ms, job, note.generation, StopCause.UNSTARTABLE, 0, reason))
         assert self._world is not None
         self._world.wake()
 

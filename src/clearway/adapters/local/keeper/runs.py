@@ -36,10 +36,11 @@ from clearway.adapters.local.keeper.host import (
 )
 from clearway.adapters.local.keeper.messages import Launch, Report
 from clearway.adapters.local.keeper.records import Started
-from clearway.adapters.local.keeper.spawn import Child, explain_failure, make_script, spawn
+from clearway.adapters.local.keeper.spawn import Child, explain_failure, is_own_failure, make_script, spawn
 
 SHELLS: Final = ("/bin/bash", "/bin/sh")
 """What runs a setup step."""
+FAILED_STARTS: Final = ("start_failed", "unstartable")
 
 
 @dataclass(slots=True, eq=False)
@@ -219,7 +220,7 @@ class Run:
             self.host.warm_went_on()
             self._start_cold(index)
         if failure:
-            self._fail_start(explain_failure(failure))
+            self._fail_start(explain_failure(failure), by_job=is_own_failure(failure))
         elif self.stage == "setup":
             self._launch_after_setup()
         elif not self.pipes and self.stage == "launching" and self.purpose is None:
@@ -242,9 +243,9 @@ class Run:
         self._note()
         self.host.announce(self.report)
 
-    def _fail_start(self, reason: str) -> None:
+    def _fail_start(self, reason: str, *, by_job: bool = False) -> None:
         if self.purpose is None or self.purpose is MOVED:
-            self.end(Purpose("stopped", "start_failed", reason), 0)
+            self.end(Purpose("stopped", "unstartable" if by_job else "start_failed", reason), 0)
         else:
             self.advance()
 
@@ -398,7 +399,7 @@ class Run:
     def _setup_ended(self, status: int) -> None:
         if status:
             said = "ended unseen" if status == UNKNOWN_STATUS else f"ended with {render_status(status)}"
-            self._fail_start(f"the setup step {said}; see the job's output")
+            self._fail_start(f"the setup step {said}; see the job's output", by_job=status != UNKNOWN_STATUS)
         else:
             self._launch_after_setup()
 
@@ -570,7 +571,7 @@ class Run:
         purpose = self.purpose
         ended_well = not self.mains and not self.bad_status and not self.has_unknown_end
         answered = self.request != "" and said.answers == self.request
-        if purpose is not None and (purpose.end not in ("stopped", "moved") or purpose.value == "start_failed"):
+        if purpose is not None and (purpose.end not in ("stopped", "moved") or purpose.value in FAILED_STARTS):
             return purpose
         if purpose is not None:
             is_complete = said.is_done or (not self.was_signalled and not answered)

@@ -71,6 +71,8 @@ class Child:
     files_max: int
 
 
+OWN_STEPS: Final = (b"working directory ", b"standard files: ", b"open ", b"execute ")
+"""How steps of a start begin that fail by what the job asks for."""
 
 
 def make_script(text: str) -> int:
@@ -99,6 +101,11 @@ def spawn(child: Child) -> tuple[int, int]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(writer)
     return pid, reader
+
+
+def is_own_failure(told: bytes) -> bool:
+    """Whether what a child wrote into its pipe says something of the job, and not of the machine."""
+    return told.startswith(OWN_STEPS)
 
 
 def _fork_into(group: str) -> tuple[int, bool]:
