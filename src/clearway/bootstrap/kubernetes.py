@@ -39,11 +39,15 @@ class Pods:
     """The backend of a cluster, and what its control plane needs beside it. Pods may name the `queues`."""
 
     def __init__(self, kubeconfig: str, context: str, queues: Sequence[QueueSpec]) -> None:
+        self.backend = KubernetesBackend(KubernetesConfig(kubeconfig=kubeconfig, context=context))
+        self.set_queues(queues)
+
+    def set_queues(self, queues: Sequence[QueueSpec]) -> None:
+        """From now on pods may name these."""
         names = tuple(queue.name for queue in queues)
         default = names[0] if names and DEFAULT_QUEUE not in names else DEFAULT_QUEUE
-        self.backend = KubernetesBackend(
-            KubernetesConfig(kubeconfig=kubeconfig, context=context, queues=names, queue_default=default)
-        )
+        with self.backend.lock:
+            self.backend.book.set_queues(names, default)
 
     def make_kernel(self, policy: Policy, run_times: RunTimes | None = None) -> Kernel:
         """The kernel that decides for the cluster; what it knows of nodes by a journal, the backend knows too."""

@@ -161,7 +161,9 @@ class ControlPlane:
             raise InputError("expected a configuration file to read again, found none; start with --config FILE")
         config = read_config_file(self._config_file)
         self._controller.set_site(config.site.queues, config.site.tenants, actor=actor).result(STOP_S)
-        notes = [f"queues and tenants are those of {self._config_file}"]
+        if self._pods is not None:
+            self._pods.set_queues(config.site.queues)
+        notes = [f"queues and tenants of {self._config_file} are in force; others stay as they were"]
         notes.extend(self._note_policy(config))
         notes.extend(_note_unchanged(self._config, config))
         self._config = replace(config, state_dir=self._config.state_dir, listen=self._config.listen)

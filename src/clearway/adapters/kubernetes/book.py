@@ -13,6 +13,7 @@ restart, a list after a cut watch and a watch that never broke lead to the same.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.errors import UnreadableError
@@ -60,6 +61,10 @@ class Book:
         self._arrivals: list[Arrival] = []
         self._actions: list[Action] = []
         self._events: list[Event] = []
+
+    def set_queues(self, names: tuple[str, ...], default: str) -> None:
+        """Queues that jobs of groups from now on may name, and the one of all others."""
+        self._config = replace(self._config, queues=names, queue_default=default)
 
     # --- what was seen --------------------------------------------------------------------------------------------
 

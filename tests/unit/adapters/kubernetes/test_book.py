@@ -120,6 +120,17 @@ ALL = tuple(range(8))
 # --- arriving ---------------------------------------------------------------------------------------------------------
 
 
+def test_pods_may_name_the_queues_of_the_configuration_as_it_is_by_then():
+    world = World(n1=8)
+    named = {"labels": {"kueue.x-k8s.io/queue-name": "night"}}
+    world.put("before", **named)
+    assert [job.queue for job in world.accept()] == ["production"]
+    world.book.set_queues(("night", "day"), "day")
+    world.put("after", **named)
+    world.put("other", labels={"kueue.x-k8s.io/queue-name": "noon"})
+    assert [job.queue for job in world.accept()] == ["night", "day"]
+
+
 def test_pod_becomes_a_job_that_asks_what_the_pod_asks():
     world = World(n1=8)
     world.put("p", gpus=2, cpu="3", memory="5Gi", priority=7)
