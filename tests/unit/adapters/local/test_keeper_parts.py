@@ -23,6 +23,7 @@ from clearway.adapters.local.keeper.processes import (
     signal_number,
 )
 from clearway.adapters.local.keeper.records import Records, Started
+from clearway.adapters.local.keeper.spawn import _fork_into
 from clearway.model.cluster import DeviceGroup, NodeSpec
 from clearway.model.ids import NodeName
 
@@ -219,3 +220,11 @@ def test_process_that_runs_has_not_ended():
     descriptor = os.pidfd_open(os.getpid())
     assert read_exit_status(descriptor, os.getpid()) is None
     os.close(descriptor)
+
+
+def test_process_that_cannot_be_born_in_a_group_is_forked_all_the_same(tmp_path):
+    pid, is_inside = _fork_into(str(tmp_path))
+    if pid == 0:
+        os._exit(7)
+    assert not is_inside
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7

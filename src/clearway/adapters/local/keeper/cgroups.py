@@ -88,9 +88,11 @@ class Group:
 
     @property
     def entry_files(self) -> tuple[str, ...]:
-        """Files to which a process writes `0` to enter."""
+        """Files to which a process of one thread writes `0` to enter. Those of v1 for threads: a process that enters as
+        such makes the kernel wait until every processor has been elsewhere, some 10 ms."""
         paths = dict.fromkeys((self.tracker, *self.limiters.values()) if self.tracker else ())
-        return tuple(f"{path}/cgroup.procs" for path in paths)
+        is_v2 = self.kind == "v2"
+        return tuple(f"{path}/{'cgroup.procs' if is_v2 and path == self.tracker else 'tasks'}" for path in paths)
 
     @property
     def birthplace(self) -> str:

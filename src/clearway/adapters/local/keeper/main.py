@@ -11,6 +11,7 @@ import socket
 import struct
 import sys
 import traceback
+from collections import deque
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from pathlib import Path
@@ -46,6 +47,9 @@ OUT_BYTES_MAX: Final = 64 << 20
 STALE_MAX: Final = 1_000
 """Entries of runs that are over, or due at another time, that may stand in the heap before it is cleared of them."""
 IDLE_CHECK_MS: Final = 1_000
+UNTIDY_MAX: Final = 5_000
+"""Runs that were told and whose files are still there. They are taken away when there is nothing else to do: it takes
+the disk as long as a start, and starts go first."""
 
 
 class Keeper:
@@ -65,6 +69,7 @@ class Keeper:
         self._readers: dict[int, Callable[[], None]] = {}
         self._due: list[tuple[int, int, Run]] = []
         self._sequence = 0
+        self._untidy: deque[tuple[tuple[int, int], Report]] = deque()
         self._busy_tick = tick_ms()
         self._selector = selectors.EpollSelector()
         self._client: socket.socket | None = None
@@ -97,13 +102,17 @@ class Keeper:
         while not self._is_over:
             self._wait()
             self._advance_due()
+        self._tidy(len(self._untidy))
         self._runners.end_all()
         self.groups.leave()
 
     def _wait(self) -> None:
         due = self._due[0][0] if self._due else tick_ms() + IDLE_CHECK_MS
-        wait_s = min(max(due - tick_ms(), 0), IDLE_CHECK_MS) / 1000
-        for key, mask in self._selector.select(wait_s):
+        wait_s = 0 if self._untidy else min(max(due - tick_ms(), 0), IDLE_CHECK_MS) / 1000
+        ready = self._selector.select(wait_s)
+        if not ready or len(self._untidy) > UNTIDY_MAX:
+            self._tidy(1)
+        for key, mask in ready:
             take = self._readers.get(key.fd)
             if take is not None and mask & selectors.EVENT_READ:
                 self._guard(take)
@@ -335,6 +344,7 @@ class Keeper:
         for key in list(self._results):
             if key not in held:
                 self._forget(key)
+        self._tidy(len(self._untidy))  # one that has lost its memory gives the same numbers again
         for job, run in list(self._runs.items()):
             if (job, run.report.generation) not in held and job not in self._behind:
                 run.successor = None
@@ -365,11 +375,18 @@ class Keeper:
         del self._results[key]
         if report.end == "finished":
             self._generations.pop(report.job, None)
-            if report.saved_ms:
-                self.records.forget_saved(report.job)
-            if report.job_dir:
-                contract.remove_job_dir(report.job_dir)
-        self.records.forget(*key)
+        self._untidy.append((key, report))
+
+    def _tidy(self, most: int) -> None:
+        """Take away the files of the first of those that are forgotten."""
+        for _ in range(min(most, len(self._untidy))):
+            key, report = self._untidy.popleft()
+            if report.end == "finished":
+                if report.saved_ms:
+                    self.records.forget_saved(report.job)
+                if report.job_dir:
+                    contract.remove_job_dir(report.job_dir)
+            self.records.forget(*key)
 
     def _adopt(self) -> None:
         """Take over what an earlier keeper left."""
