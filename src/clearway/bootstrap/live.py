@@ -86,7 +86,8 @@ class UpRequest:
 
 
 class ControlPlane:
-    """A control plane that runs. places: its files. is_first_start: the token was made now."""
+    """A control plane that runs. places: its files. is_first_start: the token was made now. notes: what this machine
+    cannot do, for people."""
 
     def __init__(
         self,
@@ -99,9 +100,11 @@ class ControlPlane:
         controller: Controller,
         server: Server,
         is_first_start: bool,
+        notes: Sequence[str] = (),
         pods: "Pods | None" = None,
     ) -> None:
         self.places = places
+        self.notes = tuple(notes)
         self._pods = pods
         self.is_first_start = is_first_start
         self._config = config
@@ -223,6 +226,7 @@ def start_control_plane(request: UpRequest) -> ControlPlane:
             controller=controller,
             server=server,
             is_first_start=is_first_start,
+            notes=backend.notes if isinstance(backend, LocalBackend) else (),
             pods=pods,
         )
         bind.append(plane)

@@ -89,7 +89,7 @@ def _run_here(session: Session, request: "UpRequest", *, demo: bool, exit_when_d
     plane = start_control_plane(request)
     try:
         signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=_reload, args=(session, plane)).start())
-        _say_ready(session, plane)
+        say_ready(session, plane)
         if demo:
             return _run_demo(session, plane, ended, exit_when_done=exit_when_done)
         while not ended.wait(1.0):
@@ -117,10 +117,13 @@ def _reload(session: Session, plane: "ControlPlane") -> None:
         session.notes.print(str(error), markup=False, soft_wrap=True)
 
 
-def _say_ready(session: Session, plane: "ControlPlane") -> None:
+def say_ready(session: Session, plane: "ControlPlane") -> None:
+    """Where it is, what this machine cannot do, and what to type next."""
     if plane.is_first_start:
         session.note("Made the operator's token: {path} (readable by you alone)", path=plane.places.token)
     session.note("Ready at {url} with {devices} devices on {nodes} node(s), policy {policy}", **plane.summary())
+    for note in plane.notes:
+        session.notes.print(note, markup=False, soft_wrap=True)
     session.note("In another terminal: clearway submit --gpus 1 -- COMMAND; clearway queue; clearway top")
     session.note('From elsewhere: eval "$(clearway token --export)" sets CLEARWAY_URL and CLEARWAY_TOKEN')
 

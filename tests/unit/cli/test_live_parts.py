@@ -11,6 +11,7 @@ from clearway.bootstrap.places import Places, Running, find_connection, find_sta
 from clearway.cli.connection import submitted_environment
 from clearway.cli.live_jobs import parse_state
 from clearway.cli.live_submit import exit_code_of, read_submission
+from clearway.cli.live_up import say_ready
 from clearway.cli.messages import Language
 from clearway.cli.session import Session
 from clearway.cli.show_report import advise
@@ -168,6 +169,22 @@ def draw(scene: Scene, language: Language = Language.ENGLISH) -> str:
     session = Session(language=language, screen=screen, notes=screen)
     screen.print(draw_scene(session, scene))
     return screen.file.getvalue()
+
+
+class LimitedPlane:
+    """What `up` asks of a control plane on a machine that lacks something."""
+
+    is_first_start = False
+    notes = ("cgroup v1: memory cannot be limited here",)
+
+    def summary(self):
+        return {"url": "http://127.0.0.1:8642", "devices": 1, "nodes": 1, "policy": "clearway"}
+
+
+def test_up_says_in_one_line_what_the_machine_cannot_do():
+    screen = Console(file=io.StringIO(), width=150)
+    say_ready(Session(language=Language.ENGLISH, screen=screen, notes=screen), LimitedPlane())
+    assert LimitedPlane.notes[0] in screen.file.getvalue().splitlines()
 
 
 def make_scene(**changes) -> Scene:

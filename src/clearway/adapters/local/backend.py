@@ -10,6 +10,7 @@ Implements `clearway.ports.backend.LastingBackend`. On top of its rules:
 - `Cap` does nothing: power limits are the site's affair on one machine.
 """
 
+import logging
 import socket
 import threading
 import time
@@ -43,6 +44,8 @@ from clearway.model.ids import JobId, NodeName
 from clearway.model.jobs import Outcome, StopCause
 from clearway.model.plan import Cap, Migrate, Resize, Start, Stop, Suspend
 from clearway.ports.backend import BackendCommand, Holding, World
+
+_LOG = logging.getLogger(__name__)
 
 LOOK_S: Final = 1.0
 """How often the devices are looked at. A failed one is known so much later at most; NVML takes some milliseconds."""
@@ -235,6 +238,8 @@ class LocalBackend:
             self._open(now_ms, self._world)
         except (KeeperError, OSError) as error:
             self._reopen_ms = now_ms + REOPEN_MS
+            if self.notes != (str(error),):  # once, not each second
+                _LOG.error("there is no keeper; jobs run on: %s", error)
             self.notes = (str(error),)
 
     def _send(self, message: Message) -> None:
