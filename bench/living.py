@@ -118,7 +118,7 @@ def measure_live_gangs() -> Iterable[Figure]:
 
 def measure_live_burst() -> Iterable[Figure]:
     """A burst of 1,000 one-device tasks on 1,000 idle devices, started by warm runners and as new processes."""
-    with control_plane("125x8:V100", warm_runners=2) as (client, work):
+    with control_plane("125x8:V100") as (client, work):
         for name, extra in (("warm", {"CLEARWAY_WARM": "python"}), ("new", {})):
             waits = _burst_waits_ms(client, work, name, extra)
             bar = 100 if name == "warm" else None
