@@ -8,6 +8,7 @@ Below the framework (plain ASGI), so that nothing of a request is parsed before 
 - A body is counted as it comes, whatever its header says.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -21,6 +22,8 @@ from clearway.server.auth import Auth, AuthFileError
 from clearway.server.problems import Refusal, problem_response
 from clearway.server.settings import ServerSettings
 from clearway.wire.config import is_loopback
+
+_LOG = logging.getLogger(__name__)
 
 TOKEN_CHARACTERS_MAX: Final = 512
 
@@ -56,6 +59,7 @@ class Gate:
         self._audit = audit
         self._now_ms = now_ms
         self._second, self._refused = 0, 0
+        self._fault = ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -72,8 +76,11 @@ class Gate:
         except Refusal as refusal:
             await problem_response(refusal.status, str(refusal), refusal.headers)(scope, receive, send)
             return
-        except AuthFileError:
-            detail = "nobody is let in until an operator has mended the token file"
+        except AuthFileError as error:
+            if self._fault != str(error):  # once, not for each request
+                self._fault = str(error)
+                _LOG.error("nobody is let in: %s", error)
+            detail = "nobody is let in until an operator has mended the token file; see the server's log"
             await problem_response(503, detail)(scope, receive, send)
             return
         counted = _Counted(receive, self._settings.body_bytes_max)
@@ -101,6 +108,7 @@ class Gate:
         if identity is None:
             self._note_stranger(request)
             raise Refusal(401, "expected a good token, found one that is unknown, revoked or expired; ask for another")
+        self._fault = ""
         request.scope["clearway.identity"] = identity
         request.scope["clearway.token"] = token
 

@@ -38,6 +38,14 @@ def test_a_public_server_answers_to_its_names_or_to_any(tmp_path, names, host, s
     assert status_of(site, host) == status
 
 
+def test_a_token_file_that_others_can_read_lets_nobody_in_and_is_told_in_the_log_once(site, ask, caplog):
+    site.token_file.chmod(0o644)
+    assert [ask("op", "GET", f"{API}/whoami").status_code for _ in range(3)] == [503] * 3
+    assert [record.levelname for record in caplog.records if "expected mode 0600" in record.getMessage()] == ["ERROR"]
+    site.token_file.chmod(0o600)
+    assert ask("op", "GET", f"{API}/whoami").status_code == 200
+
+
 def test_no_answer_is_kept_framed_or_shared_with_other_pages(ask):
     for path in ("/health", f"{API}/jobs", f"{API}/nothing"):
         answer = ask("op", "GET", path, headers={"Origin": "https://evil.example"})
