@@ -1,10 +1,11 @@
-"""How commands reach the control plane: by the environment, or the files that `clearway up` left for its own user."""
+"""How commands reach the control plane: by the environment, or the files that `clearway up` left for its own user.
+
+Without Typer, which takes longer to load than all that a Slurm-named command does.
+"""
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from clearway.bootstrap.places import TOKEN_VARIABLE, Places, find_connection, find_state_dir
 
@@ -12,11 +13,6 @@ if TYPE_CHECKING:
     from clearway.client import Client
     from clearway.ports.views import JobView
     from clearway.wire.api import JobFilter
-
-StateDirOption = Annotated[
-    Path | None,
-    typer.Option("--state-dir", metavar="DIR", help="Folder of the control plane; else CLEARWAY_STATE_DIR, or XDG's."),
-]
 
 
 def environment() -> dict[str, str]:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from clearway.cli.connection import StateDirOption, connect, environment, places_of
-from clearway.cli.options import JsonOption
+from clearway.cli.connection import connect, environment, places_of
+from clearway.cli.options import JsonOption, StateDirOption
 from clearway.cli.outputs import is_json_only, write_json
 from clearway.cli.session import session_of
 from clearway.model.errors import InputError

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from clearway.cli.connection import StateDirOption, connect, environment, places_of
+from clearway.cli.connection import connect, environment, places_of
+from clearway.cli.options import StateDirOption
 from clearway.cli.session import Session, session_of
 from clearway.model.errors import InputError
 
@@ -26,6 +27,9 @@ STOP_S: Final = 60.0
 POLL_S: Final = 0.1
 EXIT_DEMO_FAILED: Final = 1
 EXIT_NOT_STOPPED: Final = 69
+EXIT_NOT_STARTED: Final = 69
+LINES_TOLD: Final = 12
+"""Last lines of the log of a control plane that did not start."""
 
 ConfigOption = Annotated[
     Path | None,
@@ -191,6 +195,7 @@ def _start_in_background(session: Session, request: "UpRequest") -> None:
     words += ["--kubeconfig", str(request.kubeconfig)] if request.kubeconfig else []
     words += ["--context", request.kube_context] if request.kube_context else []
     with open(places.log, "ab", opener=_open_private) as log:
+        begin = log.tell()
         started = subprocess.Popen(  # noqa: S603 - our own program and the words just made
             words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
@@ -203,11 +208,18 @@ def _start_in_background(session: Session, request: "UpRequest") -> None:
             )
             return
         if started.poll() is not None:
-            tail = "\n".join(places.log.read_text(errors="replace").splitlines()[-12:])
-            raise InputError(f"expected a control plane that starts, found one that ended:\n{tail}")
+            _tell_end(session, places.log, begin)
+            raise typer.Exit(started.returncode if started.returncode > 0 else EXIT_NOT_STARTED)
         time.sleep(POLL_S)
     started.terminate()
     raise InputError(f"expected a control plane within {READY_S:.0f} s, found none; see {places.log}")
+
+
+def _tell_end(session: Session, log: Path, begin: int) -> None:
+    """What a control plane wrote that ended at its start. begin: where in its log, which has those before it too."""
+    said = log.read_bytes()[begin:].decode(errors="replace")
+    session.note("Expected a control plane that starts, found one that ended:")
+    session.notes.print("\n".join(said.splitlines()[-LINES_TOLD:]), markup=False, soft_wrap=True)
 
 
 def _open_private(path: str, flags: int) -> int:

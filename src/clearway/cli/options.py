@@ -36,3 +36,7 @@ JsonOption = Annotated[
 HtmlOption = Annotated[
     Path | None, typer.Option("--html", metavar="FILE", help="Write a report with plots that opens without a network.")
 ]
+StateDirOption = Annotated[
+    Path | None,
+    typer.Option("--state-dir", metavar="DIR", help="Folder of the control plane; else CLEARWAY_STATE_DIR, or XDG's."),
+]

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-HEAVY = ("numpy", "numba", "pydantic", "fastapi", "httpx", "rich", "asyncio", "sqlalchemy", "yaml")
+HEAVY = ("numpy", "numba", "pydantic", "fastapi", "httpx", "rich", "typer", "asyncio", "sqlalchemy", "yaml")
 
 
 def loaded_by(statement):
@@ -15,6 +15,11 @@ def loaded_by(statement):
 
 def test_importing_the_client_loads_nothing_heavy():
     assert loaded_by("import clearway.client") == []
+
+
+@pytest.mark.parametrize("name", ["sbatch", "squeue", "sinfo", "scancel", "sacct", "scontrol"])
+def test_commands_that_run_in_loops_load_nothing_heavy(name):
+    assert loaded_by(f"import clearway.cli.connection, clearway.cli.slurm.main, clearway.cli.slurm.{name}") == []
 
 
 @pytest.mark.parametrize("name", ["numpy", "asyncio"])
