@@ -28,6 +28,7 @@ def serve() -> "dict[str, object] | None":
     for name in sys.argv[1:]:
         with contextlib.suppress(Exception):
             importlib.import_module(name)
+    runpy.run_path(os.devnull)  # which imports what running a script needs, or each task would
     gc.freeze()  # or the first collection in each task would touch, and so copy, all that was imported
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, REQUEST_BYTES_MAX, 1)
