@@ -1,5 +1,6 @@
 """Jobs as real processes: from a submit to a process that runs, beside a real Slurm on the same machine."""
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -146,7 +147,7 @@ def _burst_waits_ms(client: Client, work: Path, name: str, extra: dict[str, str]
     )
     job: dict[str, Any] = {
         "kind": "task",
-        "command": ["python3", str(program)],
+        "command": [sys.executable, str(program)],
         "array": f"0-{BURST - 1}",
         "resources": {"gpus": 1},
         "env": extra,
