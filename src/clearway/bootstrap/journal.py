@@ -48,7 +48,8 @@ def verify_journal(places: Places, config: Config) -> Verified:
 def replay_journal(places: Places, config: Config, progress: Callable[[int], None] | None = None) -> Replayed:
     """Decide again by the recorded events, and compare each plan with the recorded one, byte for byte.
 
-    A policy that the journal names is one of the named ones, else the configured one. Raises as `verify_journal`.
+    A policy that the journal names is the configured one or one of the named ones. Raises InputError for another, and
+    as `verify_journal`.
     """
     configured = resolve_policy(config)
 

@@ -25,10 +25,17 @@ def fit_to_pods(policy: Policy) -> Policy:
 
 
 def recorded_policy(name: str, configured: Policy) -> Policy:
-    """The policy that a journal names: the configured one, one of the named ones, else the configured one too."""
+    """The policy that a journal names: the configured one, else one of the named ones. Raises InputError for another.
+
+    name: "" = a journal that names none, which means the configured one.
+    """
     plain = name.removesuffix(FOR_PODS)
-    is_named = plain != configured.name and plain in POLICY_NAMES
-    policy = named_policy(plain) if is_named else configured
+    if plain not in ("", configured.name, *POLICY_NAMES):
+        raise InputError(
+            f"expected the policy by which the journal was decided, {plain!r}, found {configured.name!r}; name the "
+            "configuration that has it by CLEARWAY_CONFIG"
+        )
+    policy = configured if plain in ("", configured.name) else named_policy(plain)
     return fit_to_pods(policy) if name.endswith(FOR_PODS) else policy
 
 

@@ -145,10 +145,12 @@ def read_config(path: Path | None) -> "Config":
 
 
 def config_of(places: "Places") -> "Config":
-    """The configuration of the control plane that runs, else what `read_config` finds. Raises InputError."""
+    """The configuration that the environment names, else that of the control plane that runs, else what `read_config`
+    finds. Raises InputError."""
+    from clearway.bootstrap.configuration import CONFIG_VARIABLE
     from clearway.bootstrap.places import read_running
 
-    running = read_running(places)
+    running = None if environment().get(CONFIG_VARIABLE) else read_running(places)
     return read_config(Path(running.config) if running is not None and running.config else None)
 
 

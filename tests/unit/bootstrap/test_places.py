@@ -49,7 +49,8 @@ def test_what_a_killed_control_plane_left_behind_has_no_stranger_stopped(tmp_pat
     assert stranger.poll() is None
 
 
-def test_users_are_added_by_the_configuration_of_the_control_plane_that_runs(tmp_path):
+def test_users_are_added_by_the_configuration_of_the_control_plane_that_runs(tmp_path, monkeypatch):
+    monkeypatch.delenv("CLEARWAY_CONFIG", raising=False)
     places, config = Places(tmp_path), tmp_path / "its.yaml"
     config.write_text("tenants: [{name: vision}]\ndefault_tenant: vision\n")
     make_token_file(places.tokens, user="root")

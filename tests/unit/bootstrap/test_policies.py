@@ -2,16 +2,24 @@
 
 from dataclasses import replace
 
+import pytest
+
 from clearway.bootstrap.policies import fit_to_pods, recorded_policy
+from clearway.model.errors import InputError
 from clearway.policies.named import named_policy
 
 CONFIGURED = replace(named_policy("clearway"), name="configured", scan_max=7)
 
 
-def test_a_journal_means_a_named_policy_or_else_the_configured_one():
+def test_a_journal_means_the_configured_policy_or_a_named_one():
     assert recorded_policy("easy", CONFIGURED) == named_policy("easy")
     assert recorded_policy("configured", CONFIGURED) == CONFIGURED
-    assert recorded_policy("of another file", CONFIGURED) == CONFIGURED
+    assert recorded_policy("", CONFIGURED) == CONFIGURED
+
+
+def test_a_policy_that_nobody_knows_any_more_is_asked_for_and_not_taken_for_another():
+    with pytest.raises(InputError, match="by which the journal was decided, 'of another file', found 'configured'"):
+        recorded_policy("of another file", CONFIGURED)
 
 
 def test_a_named_policy_that_the_configuration_changes_is_the_configured_one():
