@@ -107,6 +107,17 @@ def test_a_reader_of_its_own_sees_another_end_than_the_head_s(written, monkeypat
     reader.close()
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_reader_of_its_own_takes_a_store_without_its_head_for_damaged_and_not_for_empty(written):
+    alter(written, "DELETE FROM head")
+    reader = open_reader(written)
+    with pytest.raises(JournalError, match="journal record 1: expected one row in the table head"):
+        list(reader.read_journal())
+    with pytest.raises(JournalError, match="audit record 1: expected one row in the table head"):
+        reader.read_audit()
+    reader.close()
+
+
 def test_a_newer_release_s_tables_are_refused(written):
     alter(written, "UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(JournalError, match="found version 9999: a newer release made them"):

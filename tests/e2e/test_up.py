@@ -260,6 +260,15 @@ def test_a_control_plane_in_the_background_is_ready_when_the_command_returns(own
     assert own_plane.run("down").returncode == 0
 
 
+def test_a_start_in_the_background_that_fails_says_why_and_ends_alike(own_plane):
+    own_plane.folder.mkdir(mode=0o700)
+    own_plane.places.log.write_text("what an earlier one wrote\n")
+    answer = own_plane.run("up", "--background", "--listen", "0.0.0.0:0")
+    assert answer.returncode == 2
+    assert "TLS" in answer.stderr
+    assert "what an earlier one wrote" not in answer.stderr
+
+
 def test_a_public_address_without_tls_is_refused(own_plane):
     answer = own_plane.run("up", "--listen", "0.0.0.0:0")
     assert answer.returncode == 2

@@ -30,6 +30,7 @@ LIVE: Final[Mapping[str, str]] = {
     "Stopping; the demonstration's jobs have ended": "正在停止；演示的作业已结束",
     "Stopped; jobs that run go on, and are taken over by the next `clearway up`": "已停止；运行中的作业继续，由下一次 `clearway up` 接管",
     "Stopped": "已停止",
+    "Expected a control plane that starts, found one that ended:": "期望控制平面能启动，但它已退出：",
     "No control plane runs here": "此处没有运行中的控制平面",
     "Process {pid} has not stopped within {seconds} s": "进程 {pid} 在 {seconds} 秒内未停止",
     "Ready at {url}, process {pid}; it writes to {log}": "已就绪：{url}，进程 {pid}；日志写入 {log}",

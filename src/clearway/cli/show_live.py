@@ -131,7 +131,7 @@ def show_explanation(session: Session, job: JobView, explanation: "Explanation |
         session.say("Job {job} waits:", job=job_name_of(job)), markup=False, style="bold", highlight=False
     )
     for reason in explanation.reasons:
-        session.screen.print(f"  {reason.code.value}: {reason.message}", markup=False, soft_wrap=True)
+        session.screen.print(f"  {reason.message}", markup=False, soft_wrap=True)
     rows = [
         ("In the way", ", ".join(map(str, explanation.blockers[:10]))),
         ("Would help", ", ".join(explanation.helped_by)),

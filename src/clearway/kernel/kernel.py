@@ -93,9 +93,16 @@ class Kernel:
         """Why the checker would refuse a plan now, one sentence each; empty when it is good. Changes nothing."""
         return self._checker.check_plan(plan)
 
-    def explain(self, job: JobId) -> Explanation:
-        """All the reasons why a job waits, worked out now. Raises InputError when no job of this id waits or runs."""
-        return explain(self.state, job)
+    def explain(self, job: JobId, now_ms: int | None = None) -> Explanation:
+        """All the reasons why a job waits, worked out now; now_ms: as seen then, when nothing has happened since the
+        last event. Raises InputError when no job of this id waits or runs."""
+        state = self.state
+        decided_ms = state.now_ms
+        state.now_ms = max(decided_ms, now_ms or decided_ms)
+        try:
+            return explain(state, job)
+        finally:
+            state.now_ms = decided_ms
 
     def stranded_milli(self) -> int:
         """Free device thousandths that the job first in the order cannot use where they are; 0 when nothing waits.

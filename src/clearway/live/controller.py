@@ -512,7 +512,7 @@ class Controller:
 
     def explain(self, job: JobId) -> "Future[Explanation]":
         """See `Control.explain`."""
-        return self._ask(lambda _: self._memory.kernel.explain(job), is_read=True)  # type: ignore[return-value]
+        return self._ask(lambda intake: self._memory.kernel.explain(job, intake.now_ms), is_read=True)  # type: ignore[return-value]
 
     def report(self, events: tuple[Event, ...]) -> "Future[None]":
         """Take in what somebody else saw, such as a forecast of demand."""

@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from clearway.model.errors import ClearwayError, InputError
-from clearway.ports.storage import StorageError
+from clearway.ports.storage import JournalError, StorageError
 from clearway.server.auth import AuthFileError
 from clearway.wire.api import ApiProblem
 from clearway.wire.api_rows import encode_row
@@ -94,6 +94,7 @@ def install_problems(app: FastAPI) -> None:
         (Refusal, _answer_refusal),
         (InputError, _answer_input),
         (StorageError, _answer_storage),
+        (JournalError, _answer_damage),
         (AuthFileError, _answer_auth_file),
         (RequestValidationError, _answer_validation),
         (HTTPException, _answer_http),
@@ -114,6 +115,10 @@ async def _answer_input(_request: Request, error: Exception) -> Response:
 
 async def _answer_storage(_request: Request, error: Exception) -> Response:
     return problem_response(503, f"nothing was done, since the storage fails: {error}", {"Retry-After": "5"})
+
+
+async def _answer_damage(_request: Request, error: Exception) -> Response:
+    return problem_response(500, f"stored data is damaged: {error}")
 
 
 async def _answer_auth_file(_request: Request, _error: Exception) -> Response:

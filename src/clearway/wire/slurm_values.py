@@ -79,7 +79,7 @@ def parse_gpus(text: str) -> DeviceRequest:
     if "," in text:
         raise ParseError(expected=expected, found=text, hint="all replicas are equal: one type, or submit two jobs")
     model, colon, count = text.strip().rpartition(":")
-    if not count.isascii() or not count.isdigit() or (colon and not model):
+    if not count.isascii() or not count.isdigit() or (colon and not model) or model.startswith("-"):
         raise ParseError(expected=expected, found=text)
     return DeviceRequest(parse_count(count), model)
 
@@ -94,6 +94,8 @@ def parse_gres(text: str) -> Gres:
         if name in ("shard", "mps"):
             raise ParseError(expected=expected, found=text, hint="for part of a GPU use `gpu_fraction` in a job file")
         if not re.fullmatch(r"[A-Za-z_][\w.-]*", name):
+            raise ParseError(expected=expected, found=text)
+        if name == "gpu" and rest.startswith("-"):
             raise ParseError(expected=expected, found=text)
         if name == "gpu":
             gpus.append(parse_gpus(rest if re.search(r"(?:^|:)[0-9]+$", rest) else f"{rest}:1".removeprefix(":")))

@@ -70,6 +70,16 @@ def test_blockers_are_those_that_end_first_and_bounded():
     assert kernel.explain(25).reasons[0].blockers == tuple(range(24, 24 - BLOCKERS_MAX, -1))
 
 
+def test_what_is_expected_counts_from_the_moment_of_the_question_and_the_engine_stays_where_it_is():
+    kernel = make_kernel(EASY)
+    add_nodes(kernel, 1, 4)
+    submit(kernel, {"devices": 4, "estimate_ms": HOUR_MS}, {"devices": 4})
+    assert "job 1 in 1 h" in kernel.explain(2).reasons[0].message
+    assert "job 1 in 15 min" in kernel.explain(2, HOUR_MS * 3 // 4).reasons[0].message
+    assert "was expected to end before now" in kernel.explain(2, 2 * HOUR_MS).reasons[0].message
+    assert kernel.state.now_ms == 0
+
+
 def test_the_planned_start_is_that_of_the_reservation():
     kernel = make_kernel(EASY)
     add_nodes(kernel, 1, 4)

@@ -233,6 +233,8 @@ def test_all_errors_are_told_at_once_by_line():
     [
         (["--mem=1G --mem-per-gpu=1G"], "--mem-per-gpu: expected one of them, found '--mem and --mem-per-gpu'"),
         (["--gres=gpu:1 --gpus-per-node=1"], "--gpus-per-node: expected one of them"),
+        (["--gres=gpu:-1"], "--gres: expected resources such as gpu:2 or gpu:a100:2, found 'gpu:-1'"),
+        (["--gpus=-1:2"], "--gpus: expected a number of GPUs"),
         (["--requeue --no-requeue"], "--no-requeue: expected one of them"),
         (["-N 2 -G 7"], "--gpus: expected a multiple of 2 (the nodes), found 7"),
         (["-G 7 --gpus-per-node=4"], "--gpus: expected a multiple of 4"),

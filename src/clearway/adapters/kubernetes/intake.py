@@ -144,7 +144,7 @@ class Intake:
         """What kubectl's users read: nodes first, as they are used to, then Clearway's own reasons and remedy."""
         if bundle is None or not explanation.reasons:
             return ""
-        parts = [f"{reason.code}: {reason.message}" for reason in explanation.reasons]
+        parts = [reason.message for reason in explanation.reasons]
         pods = self._backend.book.waiting(bundle)
         if pods:
             parts.insert(0, self._judge_nodes(pods[0]))

@@ -83,7 +83,7 @@ class SqlReader:
     def read_audit(self, after: int = 0, limit: int = 1_000) -> tuple[tuple[int, AuditLine], ...]:
         """Audit lines with their numbers. Raises StorageError, and JournalError where their chain is broken."""
         with self._snapshot("reading the audit log") as connection:
-            end, checksum = _read_end(connection, HEAD.c.audit_seq, HEAD.c.audit_checksum)
+            end, checksum = _read_end(connection, AUDIT, HEAD.c.audit_seq, HEAD.c.audit_checksum)
             records = _Chain(AUDIT, "audit", after, min(end, after + max(limit, 0)), end, checksum)
             found = [record for page in records.read_pages(lambda: nullcontext(connection)) for record in page]
         return tuple((seq, rows.decode_audit(seq, payload)) for seq, payload in found)
@@ -91,7 +91,7 @@ class SqlReader:
     def read_journal(self, after: int = 0) -> Iterator[tuple[int, Event]]:
         """Records above `after` that are there now, in order, page by page. Raises JournalError, StorageError."""
         with self._snapshot("reading the journal") as connection:
-            end, checksum = _read_end(connection, HEAD.c.seq, HEAD.c.checksum)
+            end, checksum = _read_end(connection, JOURNAL, HEAD.c.seq, HEAD.c.checksum)
         records = _Chain(JOURNAL, "journal", after, end, end, checksum)
         for page in records.read_pages(lambda: self._statement("reading the journal")):
             for seq, payload in page:
@@ -173,10 +173,20 @@ class _Chain:
         return str(checksum)
 
 
-def _read_end(connection: Connection, seq: sa.Column[Any], checksum: sa.Column[Any]) -> tuple[int, str]:
-    """Number and checksum of the last record."""
+def _read_end(
+    connection: Connection, table: sa.Table, seq: sa.Column[Any], checksum: sa.Column[Any]
+) -> tuple[int, str]:
+    """Number and checksum of the table's last record, as the head says; without a head it must be empty."""
     row = connection.execute(sa.select(seq, checksum)).one_or_none()
-    return (0, rows.CHAIN_START) if row is None else (row[0], row[1])
+    if row is not None:
+        return row[0], row[1]
+    first = connection.execute(sa.select(sa.func.min(table.c.seq))).scalar()
+    if first is not None:
+        raise JournalError(
+            f"{table.name} record {first}: expected one row in the table head, which says where it ends, found none; "
+            "restore a backup"
+        )
+    return 0, rows.CHAIN_START
 
 
 def _split_ids(query: JobQuery) -> list[JobQuery]:
