@@ -69,7 +69,14 @@ def list_users(context: typer.Context, state_dir: StateDirOption = None, json_ta
         session.screen.print(table)
     if json_target is not None:
         kept = [
-            {"user": row.user, "role": row.role, "tenants": list(row.tenants), "expires_ms": row.expires_ms}
+            {
+                "user": row.user,
+                "role": row.role,
+                "tenants": list(row.tenants),
+                "unix_user": row.unix_user,
+                "expires_ms": row.expires_ms,
+                "token_id": row.id,
+            }
             for row in rows
         ]
         write_json(session, kept, json_target)
