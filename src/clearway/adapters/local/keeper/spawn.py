@@ -122,7 +122,8 @@ def _fork_into(group: str) -> tuple[int, bool]:
 
 
 def _clone_into(directory: int) -> int:
-    """-1 = this kernel, or what confines us, does not do it."""
+    """-1 = this kernel, or what confines us, does not do it. The C library hears nothing of it: only a process of one
+    thread may do this, and its child must do no more than execute something."""
     arguments = _CloneArguments(flags=_CLONE_INTO_CGROUP, exit_signal=signal.SIGCHLD, cgroup=directory)
     ctypes.pythonapi.PyOS_BeforeFork()
     pid: int = _C.syscall(_CLONE3, ctypes.byref(arguments), ctypes.c_size_t(ctypes.sizeof(arguments)))
