@@ -53,9 +53,13 @@ def test_every_resource_of_the_kustomization_is_there():
     assert all((DEPLOY / name).is_file() for name in kustomization["resources"])
 
 
-def container():
+def pod():
     (stateful_set,) = read("scheduler.yaml")
-    (only,) = stateful_set["spec"]["template"]["spec"]["containers"]
+    return stateful_set["spec"]["template"]["spec"]
+
+
+def container():
+    (only,) = pod()["containers"]
     return only
 
 
@@ -66,6 +70,10 @@ def test_commands_of_the_manifest_are_commands_of_this_release(words):
         found = found[word]
     name, *options = found[found[0] == "clearway" :]
     typer.main.get_command(app).commands[name].make_context(name, options)
+
+
+def test_files_of_the_volume_stay_private_over_restarts():
+    assert pod()["securityContext"]["fsGroupChangePolicy"] == "OnRootMismatch"
 
 
 def test_state_lies_on_the_volume():
