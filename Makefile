@@ -32,7 +32,7 @@ check: setup ## format, lint, types, import contracts (under 30 s)
 	@PYTHONPATH=tests $(BIN)/python -m support.source_rules
 
 test: check servers ## `check`, then every test, also against real databases
-	@$(PYTEST) -n $(JOBS)
+	@$(PYTEST) -n $(JOBS) --dist worksteal
 
 servers: ## install the database servers that tests start for themselves; without them those tests are skipped
 	@./scripts/servers || echo "tests against PostgreSQL, MariaDB and Redis are skipped where these are missing"
