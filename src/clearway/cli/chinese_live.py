@@ -24,6 +24,7 @@ LIVE: Final[Mapping[str, str]] = {
     "Starting; the first start compiles the engine, which takes a minute or two": "正在启动；首次启动需编译引擎，约一两分钟",
     "Made the operator's token: {path} (readable by you alone)": "已生成管理员令牌：{path}（仅您可读）",
     "Ready at {url} with {devices} devices on {nodes} node(s), policy {policy}": "已就绪：{url}，{nodes} 个节点上共 {devices} 个设备，策略 {policy}",
+    "In other terminals, so that commands find it: export {words}": "在其他终端中先执行，命令才能找到它：export {words}",
     "In another terminal: clearway submit --gpus 1 -- COMMAND; clearway queue; clearway top": "在另一个终端：clearway submit --gpus 1 -- COMMAND；clearway queue；clearway top",
     'From elsewhere: eval "$(clearway token --export)" sets CLEARWAY_URL and CLEARWAY_TOKEN': '从别处：eval "$(clearway token --export)" 设置 CLEARWAY_URL 与 CLEARWAY_TOKEN',
     "Stopping; jobs that run go on, and are taken over by the next `clearway up`": "正在停止；运行中的作业继续，由下一次 `clearway up` 接管",

@@ -1,6 +1,7 @@
 """`clearway up` and `clearway down`: start a control plane on this machine, and stop it."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -128,8 +129,19 @@ def say_ready(session: Session, plane: "ControlPlane") -> None:
     session.note("Ready at {url} with {devices} devices on {nodes} node(s), policy {policy}", **plane.summary())
     for note in plane.notes:
         session.notes.print(note, markup=False, soft_wrap=True)
+    _say_where(session, plane.places.folder)
     session.note("In another terminal: clearway submit --gpus 1 -- COMMAND; clearway queue; clearway top")
     session.note('From elsewhere: eval "$(clearway token --export)" sets CLEARWAY_URL and CLEARWAY_TOKEN')
+
+
+def _say_where(session: Session, folder: Path) -> None:
+    """What other terminals need where the state directory is not the one in which commands look by themselves."""
+    from clearway.bootstrap.places import STATE_DIR_VARIABLE, find_state_dir
+
+    usual = find_state_dir({name: value for name, value in environment().items() if name != STATE_DIR_VARIABLE})
+    if folder != usual:
+        words = f"{STATE_DIR_VARIABLE}={shlex.quote(str(folder))}"
+        session.note("In other terminals, so that commands find it: export {words}", words=words)
 
 
 def _run_demo(session: Session, plane: "ControlPlane", ended: threading.Event, *, exit_when_done: bool) -> int:
@@ -206,6 +218,7 @@ def _start_in_background(session: Session, request: "UpRequest") -> None:
             session.note(
                 "Ready at {url}, process {pid}; it writes to {log}", url=running.url, pid=running.pid, log=places.log
             )
+            _say_where(session, places.folder)
             return
         if started.poll() is not None:
             _tell_end(session, places.log, begin)

@@ -177,14 +177,30 @@ class LimitedPlane:
     is_first_start = False
     notes = ("cgroup v1: memory cannot be limited here",)
 
+    def __init__(self, folder):
+        self.places = Places(folder)
+
     def summary(self):
         return {"url": "http://127.0.0.1:8642", "devices": 1, "nodes": 1, "policy": "clearway"}
 
 
-def test_up_says_in_one_line_what_the_machine_cannot_do():
+def said_by_up(folder) -> list[str]:
     screen = Console(file=io.StringIO(), width=150)
-    say_ready(Session(language=Language.ENGLISH, screen=screen, notes=screen), LimitedPlane())
-    assert LimitedPlane.notes[0] in screen.file.getvalue().splitlines()
+    say_ready(Session(language=Language.ENGLISH, screen=screen, notes=screen), LimitedPlane(folder))
+    return screen.file.getvalue().splitlines()
+
+
+def test_up_says_in_one_line_what_the_machine_cannot_do():
+    assert LimitedPlane.notes[0] in said_by_up(find_state_dir({}))
+
+
+def test_up_says_what_other_terminals_need_where_its_folder_is_not_the_usual_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    other = tmp_path / "of a test"
+    monkeypatch.setenv("CLEARWAY_STATE_DIR", str(other))
+    wanted = "In other terminals, so that commands find it: export CLEARWAY_STATE_DIR="
+    assert wanted + f"'{other}'" in said_by_up(other)
+    assert not any(line.startswith(wanted) for line in said_by_up(tmp_path / "clearway"))
 
 
 def make_scene(**changes) -> Scene:
