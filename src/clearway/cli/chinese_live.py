@@ -69,6 +69,7 @@ LIVE: Final[Mapping[str, str]] = {
     "The same key twice submits once.": "同一键提交两次只生效一次。",
     "Would submit {count} job(s)": "将提交 {count} 个作业",
     "Submitted job {numbers}": "已提交作业 {numbers}",
+    "Job {job} ended as {state}": "作业 {job} 以 {state} 结束",
     "Job {job} ended as {state}: {message}": "作业 {job} 以 {state} 结束：{message}",
     # jobs
     "List jobs that wait or run.": "列出等待或运行中的作业。",

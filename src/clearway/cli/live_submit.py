@@ -138,9 +138,9 @@ def wait_for(session: Session, client: "Client", jobs: list[Any], *, follow: boo
             sys.stdout.buffer.flush()
     for job in client.wait(jobs, poll_s=0.2):
         if job.state.value != "COMPLETED":
-            session.note(
-                "Job {job} ended as {state}: {message}", job=job.id, state=job.state.value, message=job.message
-            )
+            said = job.message or job.reason
+            text = "Job {job} ended as {state}" if said == "None" else "Job {job} ended as {state}: {message}"
+            session.note(text, job=job.id, state=job.state.value, message=said)
             return exit_code_of(job)
     return 0
 

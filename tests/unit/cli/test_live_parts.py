@@ -10,7 +10,7 @@ from clearway.bootstrap.configuration import find_config_file, read_config_file,
 from clearway.bootstrap.places import Places, Running, find_connection, find_state_dir, read_running, write_running
 from clearway.cli.connection import submitted_environment
 from clearway.cli.live_jobs import parse_state
-from clearway.cli.live_submit import exit_code_of, read_submission
+from clearway.cli.live_submit import exit_code_of, read_submission, wait_for
 from clearway.cli.live_up import say_ready
 from clearway.cli.messages import Language
 from clearway.cli.session import Session
@@ -159,6 +159,29 @@ def test_a_state_has_a_long_and_a_short_name():
     assert parse_state("failed") is parse_state("F") is JobState.FAILED
     with pytest.raises(InputError, match="OUT_OF_MEMORY"):
         parse_state("broken")
+
+
+class WaitingClient:
+    def __init__(self, job):
+        self.job = job
+
+    def wait(self, _, *, poll_s):
+        return [self.job]
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"state": JobState.FAILED, "reason": "NonZeroExitCode"}, "Job 12 ended as FAILED: NonZeroExitCode"),
+        ({"state": JobState.CANCELLED, "reason": "None"}, "Job 12 ended as CANCELLED"),
+        ({"state": JobState.FAILED, "message": "no such file"}, "Job 12 ended as FAILED: no such file"),
+    ],
+)
+def test_a_wait_says_why_a_job_ended_badly(changes, text):
+    screen = Console(file=io.StringIO(), width=150)
+    session = Session(language=Language.ENGLISH, screen=screen, notes=screen)
+    assert wait_for(session, WaitingClient(make_view(**changes)), [12], follow=False) != 0
+    assert screen.file.getvalue() == f"{text}\n"
 
 
 # --- drawing ----------------------------------------------------------------------------------------------------------
