@@ -200,15 +200,20 @@ def test_the_journal_is_whole_and_decides_again_as_it_did(plane):
 
 
 def test_a_changed_journal_is_found(own_plane, plane):
+    plane.say("submit", "--gpus", "1", "--", "true")  # a line of the audit log
     own_plane.folder.mkdir()
     with sqlite3.connect(plane.places.database) as source, sqlite3.connect(own_plane.places.database) as copy:
         source.backup(copy)
+        copy.execute("update audit set payload = payload || ' ' where seq = 1")
+    shutil.copy(plane.places.tokens, own_plane.places.tokens)
+    answer = own_plane.run("journal", "verify")
+    assert (answer.returncode, "audit record 1" in answer.stderr) == (65, True), answer.stderr
+    with copy:
         copy.execute("update journal set payload = replace(payload, 'NodeAdded', 'NodeEdded')")
     source.close()
     copy.close()
-    shutil.copy(plane.places.tokens, own_plane.places.tokens)
     answer = own_plane.run("journal", "verify")
-    assert answer.returncode == 65, answer.stderr
+    assert (answer.returncode, "journal record" in answer.stderr) == (65, True), answer.stderr
 
 
 def test_jobs_go_on_while_nobody_looks_and_are_taken_over(own_plane):

@@ -18,11 +18,13 @@ from clearway.wire.config import Config
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """A journal that is whole. last: the number of its last record. kinds: how many there are of each event."""
+    """A journal that is whole, and so is the audit log. last: the number of the journal's last record. kinds: how many
+    there are of each event. audit: lines of the audit log."""
 
     records: int
     last: int
     kinds: Mapping[str, int]
+    audit: int
 
 
 def database_url(places: Places, config: Config) -> str:
@@ -31,7 +33,8 @@ def database_url(places: Places, config: Config) -> str:
 
 
 def verify_journal(places: Places, config: Config) -> Verified:
-    """Read every record. Raises JournalError that names the first which is damaged, StorageError."""
+    """Read every record, and every line of the audit log. Raises JournalError that names the first which is damaged,
+    StorageError."""
     reader = open_reader(database_url(places, config))
     try:
         kinds: Counter[str] = Counter()
@@ -40,7 +43,10 @@ def verify_journal(places: Places, config: Config) -> Verified:
             records, last = records + 1, number
             for part in event.events if isinstance(event, Batch) else (event,):
                 kinds[type(part).__name__] += 1
-        return Verified(records=records, last=last, kinds=dict(sorted(kinds.items())))
+        audit = 0
+        while lines := reader.read_audit(audit):
+            audit = lines[-1][0]
+        return Verified(records=records, last=last, kinds=dict(sorted(kinds.items())), audit=audit)
     finally:
         reader.close()
 

@@ -221,7 +221,8 @@ def verify(context: typer.Context, state_dir: StateDirOption = None, json_target
         text = "{records} records, up to number {last}: whole"
         session.screen.print(session.say(text, records=found.records, last=found.last), markup=False)
     if json_target is not None:
-        write_json(session, {"records": found.records, "last": found.last, "kinds": dict(found.kinds)}, json_target)
+        values = {"records": found.records, "last": found.last, "kinds": dict(found.kinds), "audit": found.audit}
+        write_json(session, values, json_target)
 
 
 @journal_app.command(help="Decide again from the journal's events, and compare with what was decided then.")
