@@ -106,7 +106,8 @@ def find_state_dir(environment: Mapping[str, str], asked: Path | None = None) ->
 
 
 def find_connection(environment: Mapping[str, str], asked: Path | None = None) -> Connection:
-    """By CLEARWAY_URL and CLEARWAY_TOKEN, or the files of the state directory. Raises InputError if neither says."""
+    """By CLEARWAY_URL and CLEARWAY_TOKEN, or the files of the state directory. Raises UnreachableError where no control
+    plane left any."""
     places = Places(find_state_dir(environment, asked))
     url = environment.get(URL_VARIABLE, "")
     token = environment.get(TOKEN_VARIABLE, "")
@@ -114,7 +115,9 @@ def find_connection(environment: Mapping[str, str], asked: Path | None = None) -
     if not url or asked is not None:
         running = read_running(places)
         if running is None:
-            raise InputError(
+            from clearway.client.errors import UnreachableError
+
+            raise UnreachableError(
                 f"expected a control plane that runs, found none by {places.server}; start one with `clearway up`, "
                 f"or name one: {URL_VARIABLE} and {TOKEN_VARIABLE}"
             )

@@ -19,6 +19,7 @@ from clearway.cli.show_top import Scene, draw_scene
 from clearway.cli.slurm.arguments import UsageError
 from clearway.cli.slurm.sbatch import OWN, split_line
 from clearway.cli.slurm.srun import count_tasks, run_step
+from clearway.client.errors import UnreachableError
 from clearway.model.errors import InputError
 from clearway.model.ids import JobId
 from clearway.model.jobs import JobKind
@@ -65,7 +66,7 @@ def test_a_connection_comes_from_the_environment_or_the_files(tmp_path):
     found = find_connection({"CLEARWAY_URL": "http://127.0.0.1:1", "CLEARWAY_TOKEN": "cw_a_b"})
     assert (found.url, found.token) == ("http://127.0.0.1:1", "cw_a_b")
     places = Places(tmp_path)
-    with pytest.raises(InputError, match="clearway up"):
+    with pytest.raises(UnreachableError, match="clearway up"):
         find_connection({}, tmp_path)
     write_running(places, Running(url="http://127.0.0.1:2", pid=7))
     assert read_running(places).pid == 7
