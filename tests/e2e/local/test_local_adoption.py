@@ -207,6 +207,18 @@ def test_keeper_without_jobs_and_controller_ends_by_itself(tmp_path):
         bench.connect()
 
 
+def test_keeper_does_not_wait_for_the_time_limit_of_a_job_that_has_ended(tmp_path):
+    with local_bench(tmp_path) as bench:
+        bench.add(5, "exit 0", limit_ms=600_000)
+        bench.start(5, 1, (0, (1,)))
+        bench.wait(JobFinished, 5)
+        pid = bench.keeper_pid()
+        bench.backend.close()
+        wait_until(lambda: not is_alive(pid), "its end")
+        bench.backend = bench.make()
+        bench.connect()
+
+
 # --- what fails ----------------------------------------------------------------------------------------------------
 
 

@@ -118,7 +118,7 @@ class Keeper:
                 self._guard(take)
             if self._client is not None and key.fd == self._client.fileno() and mask & selectors.EVENT_WRITE:
                 self._flush()
-        if not self._due:
+        if not self._due or not self._runs:  # what is due of a run that has ended, such as its time limit, stays there
             self._runners.end_idle()
             self._exit_if_idle()
 
