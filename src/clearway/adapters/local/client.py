@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict
@@ -23,6 +24,8 @@ from clearway.model.errors import ClearwayError
 START_S: Final = 30.0
 """Longest wait for a new keeper to listen, and for its first answer; 0.1 s is usual, more means a fault."""
 ANSWER_S: Final = 30.0
+LISTEN_NS: Final = 5_000_000_000
+"""Longest wait for an old keeper to be gone; each try takes 0.1 s."""
 LOG: Final = "keeper.log"
 LOST: Final = "lost"
 """`op` of the message that stands for the end of the connection."""
@@ -189,15 +192,16 @@ class KeeperClient:
 
 
 def _connect(config: LocalConfig) -> socket.socket:
-    """To the keeper that listens, else to a new one."""
-    for is_last in (False, True):
+    """To the keeper that listens, else to a new one. It is tried again for a while: one that ends holds its lock for a
+    moment after it listens no more, and so do children of one that was killed, until they are executed."""
+    until_ns = time.monotonic_ns() + LISTEN_NS
+    while True:
         try:
             return _open(config.state)
         except (FileNotFoundError, ConnectionRefusedError) as error:
-            if is_last:
+            if time.monotonic_ns() > until_ns:
                 raise KeeperError(f"expected the keeper of {config.state} to listen: {error}") from error
-            start_keeper(config)
-    raise AssertionError("unreachable")
+        start_keeper(config)
 
 
 def _open(state: Path) -> socket.socket:
