@@ -37,6 +37,14 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def let_others_pass(folder: Path) -> None:
+    """Let other users reach what lies in `folder`: pytest keeps the folders that it makes to itself."""
+    for one in (folder, *folder.parents):
+        one.chmod(one.stat().st_mode | 0o011)
+        if one.name.startswith("pytest-of-"):
+            return
+
+
 class LocalBench(Bench):
     """A bench whose backend is the local one, in a directory of its own."""
 

@@ -10,7 +10,7 @@ from clearway.model.events import JobFinished, JobStarted, JobStopped
 from clearway.model.jobs import Outcome, StopCause
 from clearway.model.plan import Stop
 from support.benches import wait_until
-from support.local import LocalBench, local_bench
+from support.local import LocalBench, let_others_pass, local_bench
 
 BUSYBOX = Path("/bin/busybox")
 NEEDS_TOOL = pytest.mark.skipif(
@@ -87,8 +87,7 @@ def is_of_job(process: Path, bench: LocalBench) -> bool:
 @NEEDS_TOOL
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as others")
 def test_container_has_the_rights_of_the_jobs_user_alone(bench, tmp_path):
-    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
-        folder.chmod(folder.stat().st_mode | 0o011)
+    let_others_pass(tmp_path)
     bench.workdir.chmod(0o777)
     secret = bench.workdir / "secret"
     secret.write_text("secret")

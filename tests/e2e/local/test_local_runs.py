@@ -11,7 +11,7 @@ from clearway.model.jobs import Outcome, Request, StopCause
 from clearway.model.plan import Stop
 from clearway.model.runs import Launch, LimitSignal
 from support.benches import wait_until
-from support.local import LocalBench, local_bench
+from support.local import LocalBench, let_others_pass, local_bench
 
 IS_ROOT = os.geteuid() == 0
 
@@ -133,8 +133,7 @@ def test_user_without_account_is_a_failed_start(bench):
 @pytest.mark.skipif(not IS_ROOT, reason="only root can run jobs as others")
 def test_job_runs_as_its_user_with_the_rights_of_that_user_alone(tmp_path):
     tmp_path.chmod(0o755)
-    for folder in (tmp_path.parent, tmp_path.parent.parent):
-        folder.chmod(folder.stat().st_mode | 0o011)
+    let_others_pass(tmp_path)
     with local_bench(tmp_path) as bench:
         bench.workdir.chmod(0o777)
         secret = tmp_path / "secret"

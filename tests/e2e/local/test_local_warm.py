@@ -12,7 +12,7 @@ from clearway.model.events import JobFinished, JobStarted, JobStopped
 from clearway.model.jobs import JobKind, Outcome, Request, StopCause
 from clearway.model.plan import Stop
 from support.benches import wait_until
-from support.local import QUICK, LocalBench, is_alive, local_bench
+from support.local import QUICK, LocalBench, is_alive, let_others_pass, local_bench
 
 SCRIPT = """
 import os, sys
@@ -141,8 +141,7 @@ def test_without_control_groups_tasks_start_cold(tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0 or not PYTHON.exists(), reason="needs root, and a Python that everybody may run")
 def test_each_user_has_runners_of_his_own(bench, tmp_path):
-    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
-        folder.chmod(folder.stat().st_mode | 0o011)
+    let_others_pass(tmp_path)
     bench.workdir.chmod(0o777)
     (bench.workdir / "task.py").write_text(
         "import os, sys\nprint(os.getuid(), os.getgroups(), 'decimal' in sys.modules)"
