@@ -392,7 +392,10 @@ class Planner:
                 return 0
         self._fronts = 0
         found = np.flatnonzero(order == row)
-        return int(found[0]) if len(found) else min(place, len(order))
+        begin = int(found[0]) if len(found) else min(place, len(order))
+        if begin == 0:  # all before it have left the queue: this is the front
+            self._go_on = NONE, 0
+        return begin
 
     def _note_cut(self, order: IntArray, begin: int, position: int, started: int) -> None:
         """Remember where to go on. One round is over when the end is reached; after news another begins."""
