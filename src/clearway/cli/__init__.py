@@ -18,7 +18,9 @@ def main() -> None:
     if len(sys.argv) > 1 and sys.argv[1] in COMMANDS:
         sys.exit(run_slurm_command(sys.argv[1], sys.argv[2:]))
     from clearway.cli.app import main as run_app
+    from clearway.cli.machine_code import keep_machine_code
 
+    keep_machine_code()
     run_app()
 
 
