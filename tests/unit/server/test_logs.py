@@ -22,7 +22,7 @@ OUTSIDE = "root:x:0:0"
 def folder(tmp_path):
     """The job's working directory, beside a file that is none of its business."""
     (tmp_path / "outside.txt").write_text(OUTSIDE)
-    work = tmp_path / "work"
+    work = tmp_path / "jobs"
     work.mkdir()
     return work
 
@@ -147,10 +147,10 @@ def test_a_part_that_makes_no_sense_is_refused(ask, served, query):
 
 PAYLOADS = [
     "../outside.txt",
-    "../work/../outside.txt",
+    "../jobs/../outside.txt",
     "./../outside.txt",
     "{parent}/outside.txt",
-    "{parent}/work/../outside.txt",
+    "{parent}/jobs/../outside.txt",
     "/etc/passwd",
     "/etc/shadow",
     "//etc/passwd",
@@ -202,7 +202,7 @@ def test_no_output_path_reads_what_lies_outside(ask, control, folder, traps, use
 
 
 def test_no_working_directory_reads_what_was_there_before(ask, control, folder):
-    for workdir in ("", "work", "..", "/", "/etc", "/proc/self", "\0", "/nonexistent", str(folder.parent)):
+    for workdir in ("", "jobs", "..", "/", "/etc", "/proc/self", "\0", "/nonexistent", str(folder.parent)):
         for output in ("passwd", "etc/passwd", "environ", "outside.txt", "../outside.txt"):
             control.put(job_at(workdir, output))
             assert log_of(ask).status_code == 404, (workdir, output)
