@@ -4,7 +4,7 @@ Phases and their changes (an event that fits none of these is stale and is ignor
 
     accepted → PENDING or BLOCKED ⇄ PENDING → STARTING → RUNNING → ended
     STARTING, RUNNING → STOPPING → PENDING (stopped) or SUSPENDED (frozen, waits) or ended (cancelled)
-    STARTING, RUNNING → PENDING (its node failed)
+    STARTING, RUNNING → PENDING (its node failed), or ended where it must not run again
 """
 
 from collections.abc import Callable
@@ -239,9 +239,10 @@ class Lifecycle:
             self._forget(record, Outcome.CANCELLED)
 
     def on_requeued(self, event: JobRequeued) -> None:
-        """A job that holds devices will be told to leave by the next plan, and waits again; others do already."""
+        """A job that holds devices will be told to leave by the next plan, and waits again, if it may run again at all;
+        others wait already."""
         record = self.state.jobs.get(event.job)
-        if record is not None and record.phase in (PHASE_STARTING, PHASE_RUNNING):
+        if record is not None and record.spec.requeue and record.phase in (PHASE_STARTING, PHASE_RUNNING):
             self.state.to_stop.append(event.job)
 
     def _stop_frozen(self, record: JobRecord) -> None:
@@ -318,11 +319,14 @@ class Lifecycle:
             self.look_again(again)
 
     def on_stopped(self, event: JobStopped) -> None:
-        """The job left its devices without having ended: it waits again."""
+        """The job left its devices without having ended: it waits again, if it may."""
         record = self.state.jobs.get(event.job)
         if record is None or record.generation != event.generation or record.phase not in HOLDING:
             return
         self._give_back(record)
+        if record.spec.is_ended_by(event.cause):
+            self._forget(record, Outcome.NODE_FAIL)
+            return
         self.state.rows.table[JOB_SAVED_MS, record.row] = event.saved_ms
         self._wait_again(record, event.at_ms)
 

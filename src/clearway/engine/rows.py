@@ -167,7 +167,7 @@ class JobRows:
             ANY_WIDEST if network is NETWORK_ANY else LEVEL_NUMBERS[network.widest],
             ANY_PREFERRED if network is NETWORK_ANY else LEVEL_NUMBERS[network.preferred],
             KINDS.index(spec.kind),
-            spec.preemptible,
+            spec.preemptible and spec.requeue,
         )
         write_times(
             self.table,

@@ -243,6 +243,9 @@ class Draft:
         book = self._current(event)
         if book is None or not book.holds_devices:
             return
+        if book.spec.is_ended_by(event.cause):
+            self._end(book, Outcome.NODE_FAIL, event.at_ms, message=event.reason)
+            return
         if book.is_cancelled:
             self._end(book, Outcome.CANCELLED, event.at_ms)
             return
@@ -307,12 +310,14 @@ class Draft:
             state = JobState.COMPLETING if isinstance(move, Stop) else book.view.state
             self._put(replace(book, view=replace(book.view, state=state), commands=(*book.commands, move)))
 
-    def _end(self, book: Book, outcome: Outcome, at_ms: int, *, exit_code: int = 0, signal: int = 0) -> None:
+    def _end(
+        self, book: Book, outcome: Outcome, at_ms: int, *, exit_code: int = 0, signal: int = 0, message: str = ""
+    ) -> None:
         view = replace(
             book.view,
             state=JobState(outcome.value),
             reason=_REASONS.get(outcome, "None"),
-            message="",
+            message=message,
             end_ms=at_ms,
             start_planned_ms=None,
             exit_code=exit_code,

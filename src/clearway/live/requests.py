@@ -162,8 +162,16 @@ class Intake:
     def change(
         self, kind: type[JobCancelled | JobHeld | JobReleased | JobRequeued], jobs: Iterable[JobId], actor: str
     ) -> tuple[JobId, ...]:
-        """Add an event of this kind for each of the jobs that has not ended; returns these."""
-        found = tuple(job for job in dict.fromkeys(jobs) if self.draft.get(job) is not None)
+        """Add an event of this kind for each of the jobs that has not ended; returns these. Raises InputError where one
+        of them is to be requeued and must not."""
+        books = [book for job in dict.fromkeys(jobs) if (book := self.draft.get(job)) is not None]
+        found = tuple(book.spec.id for book in books)
+        fixed = next((book.spec.id for book in books if kind is JobRequeued and not book.spec.requeue), None)
+        if fixed is not None:
+            raise InputError(
+                f"job {fixed}: expected a job that may run again, found one that was submitted not to be requeued; "
+                "cancel it and submit another"
+            )
         for job in found:
             self.add(kind(self.now_ms, job))
         if found:

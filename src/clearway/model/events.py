@@ -116,7 +116,7 @@ class JobCancelled:
 
 @dataclass(frozen=True, slots=True)
 class JobRequeued:
-    """Somebody wants a running job to leave its devices and wait again."""
+    """Somebody wants a running job to leave its devices and wait again; one that must not run again stays."""
 
     at_ms: int
     job: JobId
@@ -176,7 +176,8 @@ class JobFinished:
 
 @dataclass(frozen=True, slots=True)
 class JobStopped:
-    """The job left its devices without having ended, and waits again. saved_ms: reference run time that is safe.
+    """The job left its devices without having ended, and waits again, unless this was the end of one that must not run
+    again (`JobSpec.is_ended_by`). saved_ms: reference run time that is safe.
 
     reason: what was seen, for people, where the cause alone does not say it.
     """

@@ -162,6 +162,7 @@ class JobSpec:
     limit_ms: killed after this run time (None = never). estimate_ms: the user's own guess, used for planning only.
     priority: higher first, within its queue's priority. not_before_ms / deadline_ms: absolute times.
     latency_target_ms: for tasks and services, the start latency that its user was promised (report only).
+    requeue: whether it may run again after a run that was lost; if not, it is never preempted, and the loss is its end.
     oracle_ms: the true run time, filled by the twin for clairvoyant policies; None everywhere else.
     """
 
@@ -181,6 +182,7 @@ class JobSpec:
     elastic: Elastic | None = None
     checkpoint: Checkpoint | None = None
     preemptible: bool = True
+    requeue: bool = True
     suspendable: bool = False
     held: bool = False
     dependencies: tuple[Dependency, ...] = ()
@@ -215,6 +217,10 @@ class Outcome(StrEnum):
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
     NODE_FAIL = "NODE_FAIL"
     DEADLINE = "DEADLINE"
+
+    def is_ended_by(self, cause: "StopCause") -> bool:
+        """Whether a stop for this cause is its end, with `Outcome.NODE_FAIL`: the run was lost, and it gets no other."""
+        return not self.requeue and cause in (StopCause.NODE_FAILED, StopCause.DEVICE_FAILED)
 
 
 class StopCause(StrEnum):

@@ -385,7 +385,7 @@ class SimulatedBackend:
         return run.milli if run.target is None else self._union_milli(run, run.target)
 
     def _leave(self, now_ms: int, run: _Run, cause: StopCause) -> None:
-        """The job is off its devices and waits again."""
+        """The job is off its devices and waits again, or has ended by that."""
         del self._runs[run.row]
         run.sequence = -1
         self._forget_place(run)
@@ -393,8 +393,12 @@ class SimulatedBackend:
         if run.progress is not None:
             saved_ms = run.progress.saved_ms
             self._recorder.worked(run.row, *run.progress.settle())
-        is_preemption = cause is StopCause.PREEMPTED
-        self._recorder.left(run.row, now_ms, was_running=run.has_begun, is_preemption=is_preemption)
+        if self._jobs[run.row].spec.is_ended_by(cause):
+            self._progress.pop(run.row, None)
+            self._recorder.finished(run.row, now_ms, Outcome.NODE_FAIL, 0)
+        else:
+            is_preemption = cause is StopCause.PREEMPTED
+            self._recorder.left(run.row, now_ms, was_running=run.has_begun, is_preemption=is_preemption)
         self._due.append(JobStopped(now_ms, run.job, run.generation, cause, saved_ms))
 
     def _suspend(self, now_ms: int, command: Suspend) -> None:

@@ -52,7 +52,7 @@ from clearway.model.events import (
     PowerBudgetSet,
 )
 from clearway.model.ids import JobId
-from clearway.model.jobs import Outcome
+from clearway.model.jobs import Outcome, StopCause
 from clearway.model.plan import Cap, Migrate, Resize, Start, Stop, Suspend
 from clearway.model.units import MILLI
 from clearway.sim.shadow import Books, Phase, ShadowJob
@@ -203,7 +203,10 @@ class ShadowCluster:
 
     def _on_stopped(self, event: JobStopped) -> None:
         job = self._leaving(event)
-        if job is not None and job.is_cancelled:
+        is_lost = event.cause in (StopCause.NODE_FAILED, StopCause.DEVICE_FAILED)
+        if job is not None and is_lost and not job.spec.requeue:
+            self._end(job, Outcome.NODE_FAIL)
+        elif job is not None and job.is_cancelled:
             self._end(job, Outcome.CANCELLED)
 
     def _on_suspended(self, event: JobSuspended) -> None:

@@ -257,6 +257,7 @@ def _job(
         elastic=_elastic(draw, replicas) if _chance(draw, 0.3) else None,
         checkpoint=_checkpoint(draw) if _chance(draw, 0.5) else None,
         preemptible=_chance(draw, 0.9),
+        requeue=number % 6 != 0,
         suspendable=_chance(draw, 0.2),
         held=_chance(draw, 0.03),
         dependencies=_dependencies(draw, number),

@@ -191,6 +191,7 @@ class JobModel(Schema):
     queue: Name | None = None
     tenant: Name | None = None
     preemptible: Flag = True
+    requeue: Flag = True
     suspendable: Flag = False
     hold: Flag = False
     depends_on: Annotated[tuple[DependencyRequest, ...], pydantic.BeforeValidator(parse_dependencies)] = ()

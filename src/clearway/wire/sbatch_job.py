@@ -190,6 +190,7 @@ def _make_job(
         limit_ms=None if limit is None else round_up_to_minutes(limit),
         network=_make_network(options, shape.replicas),
         preemptible=not options.get("no-requeue"),
+        requeue=not options.get("no-requeue"),
         held=bool(options.get("hold")),
         dependencies=_make_dependencies(options),
         array=member,

@@ -2,7 +2,14 @@
 
 import pytest
 
-from clearway.engine.tables import JOB_SAVED_MS, PHASE_BLOCKED, PHASE_PENDING, PHASE_RUNNING, PHASE_STARTING
+from clearway.engine.tables import (
+    JOB_PREEMPTIBLE,
+    JOB_SAVED_MS,
+    PHASE_BLOCKED,
+    PHASE_PENDING,
+    PHASE_RUNNING,
+    PHASE_STARTING,
+)
 from clearway.model.commands import WakeAt
 from clearway.model.errors import InternalError
 from clearway.model.events import (
@@ -11,6 +18,7 @@ from clearway.model.events import (
     JobFinished,
     JobHeld,
     JobReleased,
+    JobRequeued,
     JobStarted,
     JobStopped,
     JobSubmitted,
@@ -47,6 +55,23 @@ def test_a_stopped_job_waits_again_with_what_it_saved_and_starts_under_the_next_
     commands = kernel.handle(JobStopped(50, 1, 1, StopCause.NODE_FAILED, saved_ms=30))
     assert [(start.job, start.generation) for start in started(commands)] == [(1, 2)]
     assert kernel.state.rows.table[JOB_SAVED_MS, kernel.state.jobs[1].row] == 30
+
+
+@pytest.mark.parametrize("cause", [StopCause.NODE_FAILED, StopCause.DEVICE_FAILED])
+def test_a_job_that_must_not_run_again_ends_when_its_run_is_lost_and_those_after_it_hear(kernel, cause):
+    after = Dependency(kind=DependencyKind.AFTER_NOT_OK, job=1)
+    submit(kernel, {"devices": 4, "requeue": False}, {"devices": 4, "dependencies": (after,)})
+    commands = kernel.handle(JobStopped(50, 1, 1, cause, saved_ms=30))
+    assert phase(kernel, 1) is None
+    assert [(start.job, start.generation) for start in started(commands)] == [(2, 1)]
+
+
+def test_a_job_that_must_not_run_again_is_neither_requeued_nor_preempted_yet_may_try_to_start_again(kernel):
+    submit(kernel, {"devices": 4, "requeue": False})
+    assert kernel.state.rows.table[JOB_PREEMPTIBLE, kernel.state.jobs[1].row] == 0
+    assert kernel.handle(JobRequeued(5, 1)) == ()
+    commands = kernel.handle(JobStopped(50, 1, 1, StopCause.START_FAILED))
+    assert [(start.job, start.generation) for start in started(commands)] == [(1, 2)]
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,36 @@ def test_requeued_job_leaves_and_starts_anew():
     assert (row.state, row.generation, row.restarts, row.preemptions) == (JobState.RUNNING, 2, 1, 0)
 
 
+@pytest.mark.parametrize("break_it", [lambda plane: plane.backend.break_node(100, "n0"),
+                                      lambda plane: plane.backend.break_device(100, "n0", 0)])  # fmt: skip
+def test_job_that_must_not_run_again_ends_with_its_node_or_device_and_the_next_has_it_when_it_is_back(break_it):
+    plane = Plane(devices=2).start()
+    plane.submit(make_spec(requeue=False, devices=2), make_spec(1, devices=2), scripts=["run_ms=500", "run_ms=500"])
+    with pytest.raises(InputError, match="job 1: expected a job that may run again"):
+        plane.do(plane.control.requeue((1,), actor="ada"))
+    plane.run(until_ms=100)
+    break_it(plane)
+    plane.run(until_ms=200)
+    row = plane.store.rows[1]
+    assert (row.state, row.reason, row.message) == (JobState.NODE_FAIL, "NodeDown", "its node or device failed")
+    plane.backend.mend_node(200, "n0")
+    plane.backend.mend_device(200, "n0", 0)
+    plane.run()
+    assert [job for job, *_ in plane.backend.ran] == [1, 2]
+    assert plane.state(2) is JobState.COMPLETED
+
+
+def test_job_that_must_not_run_again_ends_when_nothing_of_it_is_found_after_a_restart():
+    plane = Plane().start()
+    plane.submit(make_spec(requeue=False), scripts=["run_ms=500"])
+    plane.run(until_ms=100)
+    plane.backend.runs.clear()
+    plane.backend.used_milli[:] = 0
+    plane.start().run()
+    assert (plane.state(1), plane.store.rows[1].message) == (JobState.NODE_FAIL, "not found")
+    assert len(plane.backend.ran) == 1
+
+
 def test_job_that_waits_says_why_and_explains_itself():
     plane = Plane().start()
     plane.submit(make_spec(), make_spec(1))

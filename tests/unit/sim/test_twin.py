@@ -201,6 +201,16 @@ def test_failed_node_stops_its_job_in_the_same_batch_and_the_job_runs_again():
     assert (result.jobs.preemptions[0], result.jobs.restarts[0]) == (0, 1)
 
 
+def test_job_that_must_not_run_again_fails_with_its_node_and_what_it_did_is_lost():
+    kernel = Kernel(make_policy())
+    jobs = (make_trace_job(1, run_ms=100, requeue=False), make_trace_job(2, run_ms=100))
+    result = run(kernel, *jobs, faults=[Fault(60, 500, 0, None)])
+    names = [result.jobs.outcome_names[code] for code in result.jobs.outcome]
+    assert names == [Outcome.NODE_FAIL, Outcome.COMPLETED]
+    assert (result.jobs.end_ms.tolist(), result.jobs.restarts.tolist()) == ([60, 600], [0, 1])
+    assert (result.jobs.lost_device_ms.tolist(), result.useful_device_ms) == ([60, 60], 100)
+
+
 def test_overlapping_faults_of_one_node_are_one_outage():
     kernel = FakeKernel()
     faults = [Fault(10, 50, 0, None), Fault(20, 90, 0, None), Fault(90, 95, 0, None)]

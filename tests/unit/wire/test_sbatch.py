@@ -146,7 +146,7 @@ def test_times_and_dependencies_reach_the_job():
         Dependency(kind=DependencyKind.AFTER_ANY, job=5),
     )
     assert job.held
-    assert not job.preemptible
+    assert (job.preemptible, job.requeue) == (False, False)
 
 
 @pytest.mark.parametrize(
