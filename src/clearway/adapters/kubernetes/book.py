@@ -8,26 +8,44 @@ restart, a list after a cut watch and a watch that never broke lead to the same.
   was put, nothing is bound, and the job waits again.
 - A run holds one slot per replica. A pod that replaces one that is gone takes its slot. Where the slot's node cannot
   take it, the whole run is stopped.
+- A job that was submitted to Clearway has no pods while it waits: its Job makes them for each start. They are bound
+  once all are there; if one fails the job has failed, and if one is taken away the whole job leaves and starts again.
 - A run that is stopped ends when none of its pods holds anything. Its job waits on, held until its pods are there
   again, where a controller makes them anew; else it ends.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.errors import UnreadableError
 from clearway.adapters.kubernetes.facts import PodFacts, PodPhase
-from clearway.adapters.kubernetes.gangs import Group, Source, group_of, single_of
+from clearway.adapters.kubernetes.gangs import Group, own_key, single_of
 from clearway.adapters.kubernetes.jobs import find_differences, make_job
-from clearway.adapters.kubernetes.nodes import Nodes, real_name
-from clearway.adapters.kubernetes.runs import Action, Arrival, Bind, Bundle, Evict, Place, Refuse, Run, RunPhase, Slot
+from clearway.adapters.kubernetes.manifests import OwnJob, binding_annotations
+from clearway.adapters.kubernetes.nodes import real_name
+from clearway.adapters.kubernetes.runs import (
+    Action,
+    Arrival,
+    Bind,
+    Bundle,
+    End,
+    Ending,
+    Evict,
+    Launch,
+    Place,
+    Run,
+    RunPhase,
+    Slot,
+)
+from clearway.adapters.kubernetes.sightings import Sightings
 from clearway.model.events import (
     Event,
     JobCancelled,
     JobFinished,
     JobHeld,
     JobReleased,
+    JobResized,
     JobStarted,
     JobStopped,
 )
@@ -37,152 +55,28 @@ from clearway.model.runs import RunSpec
 from clearway.ports.control import PROVISIONAL_ID
 
 NOT_WHOLE = "its pods are not all there yet"
+NOT_MADE = "its Job did not make all of its pods in time; `kubectl describe job` says why"
+TAKEN_AWAY = "a pod of it was taken away"
 
-SIZES_MAX = 20_000
-"""Objects whose numbers are remembered; those that are forgotten are read again when another pod of theirs comes."""
+SIGNALLED = 128
+KILLED = SIGNALLED + 9
+"""Exit codes of containers: 128 + the signal that ended it; 9 is the one that comes when the grace is over."""
 
 
-class Book:
+class Book(Sightings):
     """All pods, groups and runs. Not safe for several threads: its owner holds a lock."""
 
     def __init__(self, config: KubernetesConfig) -> None:
-        self.nodes = Nodes(config)
-        self.pods: dict[str, PodFacts] = {}
-        self.bundles: dict[str, Bundle] = {}
+        super().__init__(config)
         self.jobs: dict[JobId, Bundle] = {}
-        self._config = config
-        self._places: dict[str, str] = {}
-        self._bundle_of: dict[str, str] = {}
         self._generations: dict[JobId, int] = {}
         self._limited: dict[JobId, None] = {}
-        self._dirty: dict[str, None] = {}
-        self._sizes: dict[Source, int | None] = {}
-        self._wanted: dict[Source, None] = {}
         self._arrivals: list[Arrival] = []
-        self._actions: list[Action] = []
         self._events: list[Event] = []
 
     def set_queues(self, names: tuple[str, ...], default: str) -> None:
         """Queues that jobs of groups from now on may name, and the one of all others."""
         self._config = replace(self._config, queues=names, queue_default=default)
-
-    # --- what was seen --------------------------------------------------------------------------------------------
-
-    def put_pod(self, pod: PodFacts) -> None:
-        """The pod was seen."""
-        known = self.pods.get(pod.uid)
-        if known == pod:
-            return
-        self.pods[pod.uid] = pod
-        self._lay(pod)
-        if pod.scheduler != self._config.scheduler_name:
-            return
-        if known is None:
-            self._join(pod)
-        self._touch(pod.uid)
-
-    def drop_pod(self, uid: str) -> None:
-        """The pod is gone."""
-        pod = self.pods.pop(uid, None)
-        if pod is not None:
-            self._lift(uid)
-            self._touch(uid)
-
-    def keep_pods(self, uids: Iterable[str]) -> None:
-        """A list was read: every pod that is not among these is gone."""
-        there = set(uids)
-        for uid in [uid for uid in self.pods if uid not in there]:
-            self.drop_pod(uid)
-
-    def put_size(self, source: Source, size: int | None) -> None:
-        """The object says how many pods must start together; 0 = each is alone, None = it could not be read."""
-        self._wanted.pop(source, None)
-        self._sizes[source] = size
-        if len(self._sizes) > SIZES_MAX:
-            del self._sizes[next(iter(self._sizes))]
-        for bundle in [one for one in self.bundles.values() if one.group.source == source and one.job is None]:
-            self._resize(bundle, size)
-
-    def take_wanted(self) -> tuple[Source, ...]:
-        """Objects to be read, whose numbers are not known yet; each is named once."""
-        wanted, self._wanted = tuple(self._wanted), {}
-        return wanted
-
-    def _lay(self, pod: PodFacts) -> None:
-        node = pod.node or self._places.get(pod.uid, "")
-        if pod.is_over:
-            self._lift(pod.uid)
-        elif node:
-            if self._places.get(pod.uid, node) != node:
-                self._lift(pod.uid)
-            self._places[pod.uid] = node
-            self.nodes.lay(pod, node)
-
-    def _lift(self, uid: str) -> None:
-        node = self._places.pop(uid, None)
-        if node is not None:
-            self.nodes.lift(uid, node)
-        self.nodes.ours.discard(uid)
-
-    def _touch(self, uid: str) -> None:
-        key = self._bundle_of.get(uid)
-        if key is not None:
-            self._dirty[key] = None
-
-    # --- groups ---------------------------------------------------------------------------------------------------
-
-    def _join(self, pod: PodFacts) -> None:
-        try:
-            group = group_of(pod)
-        except UnreadableError as error:
-            self._actions.append(Refuse(pod, str(error)))
-            return
-        self._enter(pod.uid, group)
-
-    def _enter(self, uid: str, group: Group) -> None:
-        bundle = self.bundles.get(group.key)
-        if bundle is None:
-            bundle = self.bundles[group.key] = Bundle(group, group.size)
-            source = group.source
-            if source is not None:
-                if source in self._sizes:
-                    self._resize(bundle, self._sizes[source])
-                else:
-                    self._wanted[source] = None
-        bundle.members[uid] = None
-        self._bundle_of[uid] = group.key
-        self._dirty[group.key] = None
-        if bundle.group.source is not None and self._sizes.get(bundle.group.source) == 0:
-            self._scatter(bundle)
-
-    def _resize(self, bundle: Bundle, size: int | None) -> None:
-        if size == 0:
-            self._scatter(bundle)
-        elif size is None:
-            what = bundle.group.source
-            assert what is not None
-            words = f"{what.kind} {what.name}, which says how many pods start together, cannot be read"
-            self._refuse(bundle, self._live(bundle), words)
-        else:
-            bundle.size = size
-            self._dirty[bundle.group.key] = None
-
-    def _scatter(self, bundle: Bundle) -> None:
-        """Each pod of it is a job of its own."""
-        for uid in list(bundle.members):
-            del bundle.members[uid]
-            if uid in self.pods:
-                self._enter(uid, single_of(self.pods[uid]))
-
-    def _live(self, bundle: Bundle) -> list[PodFacts]:
-        """Pods of it that have not ended and were not deleted, by their place among themselves."""
-        pods = [self.pods[uid] for uid in bundle.members if uid in self.pods]
-        live = [pod for pod in pods if not pod.is_over and not pod.is_leaving]
-        return sorted(live, key=lambda pod: (pod.index < 0, pod.index, pod.created, pod.name, pod.uid))
-
-    def waiting(self, bundle: Bundle) -> list[PodFacts]:
-        """Pods of it that lie nowhere and may."""
-        return [pod for pod in self._live(bundle) if pod.uid not in self._places and not pod.gates]
 
     # --- the control plane ----------------------------------------------------------------------------------------
 
@@ -233,28 +127,33 @@ class Book:
         places: Sequence[Place],
         origin: str,
         limit_ms: int | None = None,
+        own: OwnJob | None = None,
     ) -> None:
-        """Bind the pods of a job to these places, one per replica; idempotent by generation."""
+        """Bind the pods of a job to these places, one per replica; idempotent by generation. own: the Job of one that
+        was submitted, whose pods are still to be made."""
         if generation <= self._generations.get(job, 0):
             return
         self._generations[job] = generation
         bundle = self.jobs.get(job)
         if bundle is None:
-            bundle = self._find(job, origin, len(places))
+            bundle = self._find(job, origin, len(places)) if own is None else self._open(own)
         if bundle is None:
             self._events.append(JobFinished(now_ms, job, generation, Outcome.CANCELLED))
             return
         pods = self.waiting(bundle)[: len(places)]
-        if len(pods) < len(places):
+        if own is not None:
+            bundle.own, bundle.size, pods = own, len(places), []
+            self._actions.append(Launch(own, len(places)))
+        elif len(pods) < len(places):
             self._hold(now_ms, bundle, JobStopped(now_ms, job, generation, StopCause.MIGRATED, reason=NOT_WHOLE))
             return
         bundle.run = Run(job, generation, [Slot(*place) for place in places], now_ms, limit_ms=limit_ms)
-        if obstacle := self._fill(list(zip(bundle.run.slots, pods, strict=True))):
+        if obstacle := self._fill(list(zip(bundle.run.slots, pods, strict=own is None)), bundle.run):
             self._abandon(now_ms, bundle, obstacle)
             return
         for slot in bundle.run.slots:
             self.nodes.hold(job, slot.node, slot.devices)
-        if limit_ms is not None:
+        if limit_ms is not None or own is not None:
             self._limited[job] = None
 
     def stop(self, now_ms: int, job: JobId, generation: int, cause: StopCause | None) -> None:
@@ -262,8 +161,26 @@ class Book:
         bundle = self.jobs.get(job)
         if bundle is None or bundle.run is None or bundle.run.generation != generation:
             return
-        if bundle.run.phase is not RunPhase.STOPPING:
+        if bundle.run.next_slots is not None:
+            bundle.run.next_slots, bundle.run.cause = None, cause
+            self._end_own(bundle, bundle.run)
+        elif bundle.run.phase is not RunPhase.STOPPING:
             self._stop(now_ms, bundle, cause, "")
+
+    def resize(self, now_ms: int, job: JobId, generation: int, places: Sequence[Place]) -> None:
+        """Have a submitted job leave where it is and go on in these places; idempotent by generation."""
+        bundle = self.jobs.get(job)
+        run = None if bundle is None else bundle.run
+        if bundle is None or run is None or generation <= self._generations.get(job, 0):
+            return
+        self._generations[job] = run.generation = generation
+        if bundle.own is None or run.phase is RunPhase.STOPPING:
+            self.stop(now_ms, job, generation, StopCause.MIGRATED)
+            return
+        run.next_slots = [Slot(*place) for place in places]
+        for slot in run.next_slots:
+            self.nodes.hold(job, slot.node, slot.devices)
+        self._stop(now_ms, bundle, StopCause.MIGRATED, "")
 
     def adopt(
         self,
@@ -275,17 +192,25 @@ class Book:
         limit_ms: int | None = None,
         *,
         is_started: bool,
+        own: OwnJob | None = None,
+        is_moving: bool = False,
     ) -> None:
-        """The journal says that the job holds these places: find its pods there."""
-        bundle = self._find(job, origin, len(places))
+        """The journal says that the job holds these places: find its pods there. is_moving: it was told to leave them
+        for others; it leaves, and starts again."""
+        bundle = self._find(job, origin, len(places)) if own is None else self._open(own)
         self._generations[job] = generation
         if bundle is None:
             self._events.append(JobFinished(now_ms, job, generation, Outcome.CANCELLED))
             return
         phase = RunPhase.RUNNING if is_started else RunPhase.STARTING
         run = bundle.run = Run(job, generation, [Slot(*place) for place in places], now_ms, phase, limit_ms=limit_ms)
-        if limit_ms is not None:
+        run.started_ms = now_ms if is_started else None
+        if limit_ms is not None or own is not None:
             self._limited[job] = None
+        if own is not None:
+            bundle.own, bundle.size = own, len(places)
+            if not is_started:
+                self._actions.append(Launch(own, len(places)))
         lying: dict[str, list[str]] = {}
         for uid in bundle.members:
             pod = self.pods.get(uid)
@@ -297,6 +222,36 @@ class Book:
             if there:
                 slot.pod = there.pop(0)
                 self.nodes.ours.add(slot.pod)
+        if is_moving:
+            self._stop(now_ms, bundle, StopCause.MIGRATED, "")
+
+    def _open(self, own: OwnJob) -> Bundle:
+        """The group of a submitted job's pods, of which there may be none yet."""
+        key = own_key(own.namespace, own.job)
+        bundle = self.bundles.setdefault(key, Bundle(Group(key, returns=True), 0))
+        bundle.job, bundle.key, bundle.refused = own.job, key, ""
+        self.jobs[own.job] = bundle
+        self._dirty[key] = None
+        return bundle
+
+    def note_ended(self, job: JobId, *, is_there: bool) -> None:
+        """The Job of a submitted job lets its pods go; or it is gone, and then its user has taken it back."""
+        bundle = self.jobs.get(job)
+        if bundle is None or bundle.run is None or bundle.run.phase is not RunPhase.STOPPING:
+            return
+        bundle.run.is_ended = True
+        if not is_there and bundle.run.cause is not None:
+            bundle.run.cause, bundle.run.next_slots = None, None
+        self._dirty[bundle.group.key] = None
+
+    def refuse_own(self, now_ms: int, job: JobId, reason: str) -> None:
+        """The API server does not take the Job of a submitted job: it is not tried again as it is."""
+        bundle = self.jobs.get(job)
+        if bundle is None or bundle.run is None:
+            return
+        run = bundle.run
+        self._let_go(bundle, run)
+        self._events.append(JobStopped(now_ms, job, run.generation, StopCause.UNSTARTABLE, bundle.saved_ms, reason))
 
     def _find(self, job: JobId, origin: str, size: int) -> Bundle | None:
         key, _, _ = origin.rpartition("#")
@@ -320,13 +275,16 @@ class Book:
         return [*self.nodes.tell(now_ms, is_first=is_first), *early]
 
     def _find_overdue(self, now_ms: int) -> None:
-        """Stop the runs whose time limit is over, for good."""
+        """Stop the runs whose time limit is over, for good, and those whose pods are not made."""
         for job in list(self._limited):
             bundle = self.jobs.get(job)
             run = None if bundle is None else bundle.run
-            if bundle is None or run is None or run.limit_ms is None:
+            if bundle is None or run is None or (run.limit_ms is None and run.phase is not RunPhase.STARTING):
                 del self._limited[job]
-            elif run.phase is RunPhase.RUNNING and now_ms >= run.since_ms + run.limit_ms:
+            elif run.phase is RunPhase.STARTING:
+                if bundle.own and now_ms > run.since_ms + self._config.replace_ms and not all(s.pod for s in run.slots):
+                    self._stop(now_ms, bundle, StopCause.START_FAILED, NOT_MADE)
+            elif run.limit_ms is not None and run.phase is RunPhase.RUNNING and now_ms >= run.since_ms + run.limit_ms:
                 run.outcome = Outcome.TIMEOUT
                 self._stop(now_ms, bundle, None, "its time limit is over")
 
@@ -360,7 +318,11 @@ class Book:
 
     def _settle_waiting(self, now_ms: int, bundle: Bundle) -> None:
         pods = self.waiting(bundle)
+        if bundle.own is not None:
+            return
         if bundle.job is None:
+            if not bundle.size and bundle.group.source is None:
+                self._refuse(bundle, pods, "no job of Clearway has this number")
             if bundle.size and len(pods) >= bundle.size and not bundle.key:
                 self._offer(bundle, pods[: bundle.size])
             return
@@ -391,22 +353,21 @@ class Book:
         bundle.key = f"{bundle.group.key}#{pods[0].uid}"
         self._arrivals.append(Arrival(bundle.key, bundle.group.key, job, RunSpec(script="", origin=bundle.key)))
 
-    def _refuse(self, bundle: Bundle, pods: Sequence[PodFacts], message: str) -> None:
-        if message != bundle.refused:
-            bundle.refused = message
-            self._actions += [Refuse(pod, message) for pod in pods]
-
     def _settle_run(self, now_ms: int, bundle: Bundle, run: Run) -> None:
         lying = [self.pods.get(slot.pod) for slot in run.slots]
         holding = [pod for pod in lying if pod is not None and not pod.is_over]
         if run.phase is RunPhase.STOPPING:
-            self._ask_to_leave(run, holding)
-            if not [pod for pod in holding if not self._is_lost(pod)]:
+            run.is_killed = run.is_killed or any(pod is not None and pod.exit_code == KILLED for pod in lying)
+            if bundle.own is None:
+                self._ask_to_leave(run, holding)
+            if not [pod for pod in holding if not self._is_lost(pod)] and (run.is_ended or bundle.own is None):
                 self._end_stopped(now_ms, bundle, run)
+            return
+        if bundle.own is not None and self._find_fault(now_ms, bundle, run):
             return
         if not holding and all(slot.pod for slot in run.slots):
             self._finish(now_ms, bundle, run, lying)
-        elif not holding and not self.waiting(bundle):
+        elif not holding and not self.waiting(bundle) and bundle.own is None:
             self._stop(now_ms, bundle, StopCause.MIGRATED, NOT_WHOLE)
             self._end_stopped(now_ms, bundle, run)
         elif self._refill(now_ms, bundle, run) and run.phase is RunPhase.STARTING:
@@ -414,23 +375,44 @@ class Book:
             if len(phases) == len(run.slots) and not {PodPhase.PENDING, PodPhase.UNKNOWN, PodPhase.FAILED} & set(
                 phases
             ):
-                run.phase, run.since_ms = RunPhase.RUNNING, now_ms
-                self._events.append(JobStarted(now_ms, run.job, run.generation))
+                run.phase, run.since_ms, run.started_ms = RunPhase.RUNNING, now_ms, now_ms
+                if not run.is_known:
+                    self._events.append(JobStarted(now_ms, run.job, run.generation))
+
+    def _find_fault(self, now_ms: int, bundle: Bundle, run: Run) -> bool:
+        """Stop a submitted job's run of which a pod has failed, or is not where it was put any more."""
+        for slot in run.slots:
+            pod = self.pods.get(slot.pod)
+            if not slot.pod or (pod is not None and pod.phase is PodPhase.SUCCEEDED):
+                continue
+            if pod is None or pod.is_leaving:
+                self._stop(now_ms, bundle, StopCause.MIGRATED, TAKEN_AWAY)
+                return True
+            if pod.phase is PodPhase.FAILED:
+                entry = self.nodes.entries.get(pod.node)
+                is_lost = entry is None or entry.is_gone or not entry.facts.is_ready
+                run.outcome, run.exit_code = Outcome.FAILED, pod.exit_code
+                self._stop(now_ms, bundle, StopCause.NODE_FAILED if is_lost else None, f"pod {pod.name} failed")
+                return True
+        return False
 
     def _refill(self, now_ms: int, bundle: Bundle, run: Run) -> bool:
         """Give slots whose pods are gone or failed to pods that replace them; False = the run is stopped instead."""
         empty = [slot for slot in run.slots if not self._is_well(slot)]
         spare = self.waiting(bundle)
         pairs = list(zip(empty, spare, strict=False))
+        if bundle.own is not None and len(spare) < len(empty):
+            return True
         if not pairs:
             if spare and run.phase is RunPhase.RUNNING and len(self._live(bundle)) > bundle.size:
                 self._part(bundle, spare)
             return True
         for slot, _ in pairs:
             self.nodes.ours.discard(slot.pod)
-        obstacle = self._fill(pairs)
+        obstacle = self._fill(pairs, run)
         if obstacle:
-            self._stop(now_ms, bundle, StopCause.NODE_FAILED, obstacle)
+            cause = StopCause.NODE_FAILED if bundle.own is None else StopCause.START_FAILED
+            self._stop(now_ms, bundle, cause, obstacle)
         return not obstacle
 
     def _is_well(self, slot: Slot) -> bool:
@@ -450,7 +432,7 @@ class Book:
             del bundle.members[pod.uid]
             self._enter(pod.uid, single_of(pod))
 
-    def _fill(self, pairs: Sequence[tuple[Slot, PodFacts]]) -> str:
+    def _fill(self, pairs: Sequence[tuple[Slot, PodFacts]], run: Run) -> str:
         """Bind each pod to its slot's node, all or none; returns what is in the way of one, "" = nothing."""
         laid: list[PodFacts] = []
         obstacle = ""
@@ -468,7 +450,8 @@ class Book:
         for slot, pod in pairs:
             slot.pod = pod.uid
             self.nodes.ours.add(pod.uid)
-            self._actions.append(Bind(pod, real_name(slot.node)))
+            told = binding_annotations(pod, len(run.slots), run.generation)
+            self._actions.append(Bind(pod, real_name(slot.node), tuple(told.items())))
         return ""
 
     def _abandon(self, now_ms: int, bundle: Bundle, obstacle: str) -> None:
@@ -482,7 +465,14 @@ class Book:
         run = bundle.run
         assert run is not None
         run.phase, run.cause, run.reason, run.since_ms = RunPhase.STOPPING, cause, reason, now_ms
+        self._end_own(bundle, run)
         self._dirty[bundle.group.key] = None
+
+    def _end_own(self, bundle: Bundle, run: Run) -> None:
+        if bundle.own is not None:
+            final = Ending.FAIL if run.outcome is Outcome.FAILED else Ending.REMOVE
+            run.is_ended = False
+            self._actions.append(End(bundle.own, final if run.cause is None else Ending.PARK))
 
     def _ask_to_leave(self, run: Run, holding: Sequence[PodFacts]) -> None:
         for pod in holding:
@@ -498,14 +488,40 @@ class Book:
     def _end_stopped(self, now_ms: int, bundle: Bundle, run: Run) -> None:
         self._let_go(bundle, run)
         if run.cause is None or not bundle.group.returns:
-            self._events.append(JobFinished(now_ms, run.job, run.generation, run.outcome))
+            self._events.append(_finished(now_ms, run, run.outcome, run.exit_code))
             self._forget(bundle)
             return
-        stopped = JobStopped(now_ms, run.job, run.generation, run.cause, reason=run.reason)
-        if len(self.waiting(bundle)) < bundle.size:
+        self._note_saved(bundle, run)
+        if run.next_slots is not None:
+            self._go_on(now_ms, bundle, run, run.next_slots)
+            return
+        stopped = JobStopped(now_ms, run.job, run.generation, run.cause, bundle.saved_ms, run.reason)
+        if bundle.own is not None:
+            self._events.append(stopped)
+        elif len(self.waiting(bundle)) < bundle.size:
             self._hold(now_ms, bundle, stopped)
         else:
             self._events.append(stopped)
+
+    def _note_saved(self, bundle: Bundle, run: Run) -> None:
+        """What a submitted job that saves had done is safe; where it was killed, up to its last regular checkpoint."""
+        if run.started_ms is not None and bundle.interval_ms:
+            ran_ms = max(run.since_ms - run.started_ms, 0)
+            bundle.saved_ms += ran_ms // bundle.interval_ms * bundle.interval_ms if run.is_killed else ran_ms
+
+    def _go_on(self, now_ms: int, bundle: Bundle, run: Run, slots: list[Slot]) -> None:
+        """A submitted job that was resized has left its devices: its Job makes the pods of its next run."""
+        assert bundle.own is not None
+        limit_ms = run.limit_ms
+        if limit_ms is not None and run.started_ms is not None:
+            limit_ms = max(limit_ms - (now_ms - run.started_ms), 1)
+        bundle.size = len(slots)
+        bundle.run = Run(run.job, run.generation, slots, now_ms, limit_ms=limit_ms, is_known=True)
+        for slot in slots:
+            self.nodes.hold(run.job, slot.node, slot.devices)
+        self._limited[run.job] = None
+        self._actions.append(Launch(bundle.own, len(slots)))
+        self._events.append(JobResized(now_ms, run.job, run.generation))
 
     def _hold(self, now_ms: int, bundle: Bundle, stopped: JobStopped) -> None:
         self._events += [stopped, JobHeld(now_ms, stopped.job, NOT_WHOLE)]
@@ -519,7 +535,8 @@ class Book:
         elif any(pod is None for pod in lying):
             outcome = Outcome.CANCELLED
         self._let_go(bundle, run)
-        self._events.append(JobFinished(now_ms, run.job, run.generation, outcome))
+        code = next((pod.exit_code for pod in lying if pod is not None and pod.exit_code), 0)
+        self._events.append(_finished(now_ms, run, outcome, code))
         self._forget(bundle)
 
     def _let_go(self, bundle: Bundle, run: Run) -> None:
@@ -535,4 +552,13 @@ class Book:
             self.jobs.pop(bundle.job, None)
             self._generations.pop(bundle.job, None)
         bundle.job, bundle.key, bundle.is_held, bundle.refused = None, "", False, ""
-        self._dirty[bundle.group.key] = None
+        if bundle.own is None:
+            self._dirty[bundle.group.key] = None
+        else:
+            self.bundles.pop(bundle.group.key, None)
+
+
+def _finished(now_ms: int, run: Run, outcome: Outcome, code: int) -> JobFinished:
+    """code: as a container ended; 128 and more are signals."""
+    signal = max(code - SIGNALLED, 0)
+    return JobFinished(now_ms, run.job, run.generation, outcome, 0 if signal else code, signal)

@@ -96,6 +96,7 @@ class PodFacts:
     """One pod. node: where it is bound, "" = nowhere. amounts: all that it asks. devices: of `demand.device`.
 
     is_leaving: it was deleted and ends within its grace. gates: names of scheduling gates that are still there.
+    exit_code: of its first container that did not end well, 128 + signal where one ended it; 0 = none.
     index: its place among its likes (completion index, replica index), −1 = none. pod_group: name of its
     `schedulingGroup`, "" = none. unsupported: what it asks that Clearway cannot promise, one phrase each. labels,
     annotations: only those that say something to Clearway.
@@ -117,6 +118,7 @@ class PodFacts:
     created: str = ""
     pod_group: str = ""
     grace_ms: int = 30_000
+    exit_code: int = 0
     index: int = -1
     is_leaving: bool = False
     gates: tuple[str, ...] = ()

@@ -17,6 +17,9 @@ from clearway.wire.units import parse_count
 
 GANG: Final = "clearway.io/gang"
 GANG_SIZE: Final = "clearway.io/gang-size"
+OWN_JOB: Final = "clearway.io/job"
+"""Label of pods that Clearway itself had made for a job that was submitted to it: the job's number."""
+
 REPLICAS_MAX: Final = 100_000
 """Pods of one gang; guards against a number that no cluster can hold."""
 
@@ -91,6 +94,9 @@ def group_of(pod: PodFacts) -> Group:
     if len(said.get(GANG, "")) > NAME_CHARACTERS_MAX:
         raise UnreadableError(f"pod {pod.name!r}: {GANG}: expected a name of at most {NAME_CHARACTERS_MAX} characters")
     space, returns = pod.namespace, pod.owner is not None
+    number = said.get(OWN_JOB, "")
+    if number.isdecimal() and pod.owner is not None and pod.owner.kind == "Job":
+        return Group(own_key(space, int(number)), 0, None, True)
     if name := said.get(GANG):
         return Group(f"{space}/gang/{name}", _size(pod, said, GANG_SIZE), None, returns)
     if name := pod.pod_group:
@@ -109,6 +115,11 @@ def group_of(pod: PodFacts) -> Group:
         if source.path:
             return Group(f"{space}/{owner.kind.lower()}/{owner.uid}", 0, source, True)
     return single_of(pod)
+
+
+def own_key(namespace: str, job: int) -> str:
+    """The key of the pods of a job that was submitted to Clearway."""
+    return f"{namespace}/own/{job}"
 
 
 def single_of(pod: PodFacts) -> Group:

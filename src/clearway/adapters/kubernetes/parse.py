@@ -120,6 +120,7 @@ def _parse_pod(data: Json, config: KubernetesConfig) -> PodFacts:
         created=metadata.get("creationTimestamp") or "",
         pod_group=(spec.get("schedulingGroup") or {}).get("podGroupName") or "",
         grace_ms=1_000 * int(spec.get("terminationGracePeriodSeconds") or 0),
+        exit_code=_parse_exit_code(status),
         index=_parse_index(labels, annotations),
         is_leaving=metadata.get("deletionTimestamp") is not None,
         gates=tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
@@ -287,6 +288,14 @@ def _parse_index(labels: Mapping[str, str], annotations: Mapping[str, str]) -> i
         if text.isdecimal():
             return int(text)
     return -1
+
+
+def _parse_exit_code(status: Json) -> int:
+    for container in status.get("containerStatuses") or ():
+        ended = (container.get("state") or {}).get("terminated") or {}
+        if ended.get("exitCode"):
+            return int(ended["exitCode"])
+    return 0
 
 
 def _sorted_pairs(items: Iterable[tuple[str, Any]]) -> Pairs:

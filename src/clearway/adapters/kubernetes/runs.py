@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from clearway.adapters.kubernetes.facts import PodFacts
+from clearway.adapters.kubernetes.facts import Pairs, PodFacts
 from clearway.adapters.kubernetes.gangs import Group
+from clearway.adapters.kubernetes.manifests import OwnJob
 from clearway.model.ids import JobId, NodeName
 from clearway.model.jobs import JobSpec, Outcome, StopCause
 from clearway.model.runs import RunSpec
@@ -15,10 +16,11 @@ Place = tuple[NodeName, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """Put a pod on a node."""
+    """Put a pod on a node, and these annotations on the pod."""
 
     pod: PodFacts
     node: str
+    annotations: Pairs = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,32 @@ class Refuse:
     message: str
 
 
-Action = Bind | Evict | Refuse
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Have a submitted job's Job make so many pods; the Job is made first if need be."""
+
+    own: OwnJob
+    replicas: int
+
+
+class Ending(StrEnum):
+    """What becomes of a submitted job's Job whose pods are to leave: it waits, it is deleted, or it has failed."""
+
+    PARK = "park"
+    REMOVE = "remove"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Have a submitted job's Job let its pods go, within their grace."""
+
+    own: OwnJob
+    ending: Ending
+
+
+OwnAction = Launch | End
+Action = Bind | Evict | Refuse | OwnAction
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +96,11 @@ class Slot:
 @dataclass(slots=True)
 class Run:
     """One generation of a job that holds devices. since_ms: when it came into its phase. cause: why it stops; None
-    while it does not, or for good, and then with `outcome`. limit_ms: longest run time. asked: pods asked to leave."""
+    while it does not, or for good, and then with `outcome`. limit_ms: longest run time. asked: pods asked to leave.
+
+    Of a submitted job: is_ended: its Job has been told to let its pods go. is_killed: a pod did not leave by itself.
+    next_slots: where it goes on as soon as it has left, None = nowhere. is_known: the engine takes it to run already.
+    started_ms: when it began to run; None = not yet."""
 
     job: JobId
     generation: int
@@ -81,6 +112,12 @@ class Run:
     limit_ms: int | None = None
     reason: str = ""
     asked: set[str] = field(default_factory=set)
+    exit_code: int = 0
+    is_ended: bool = False
+    is_killed: bool = False
+    next_slots: list[Slot] | None = None
+    is_known: bool = False
+    started_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -88,6 +125,8 @@ class Bundle:
     """A group and its pods. members: uids, in the order seen. job: its number once accepted. key: of its submission.
 
     size: pods that must start together, 0 = not known yet. refused: what was said to its pods, "" = nothing.
+    own: the Job, of a job that was submitted to Clearway. interval_ms: of its checkpoints, 0 = none. saved_ms: work of
+    earlier runs that is safe.
     """
 
     group: Group
@@ -98,3 +137,6 @@ class Bundle:
     run: Run | None = None
     is_held: bool = False
     refused: str = ""
+    own: OwnJob | None = None
+    interval_ms: int = 0
+    saved_ms: int = 0

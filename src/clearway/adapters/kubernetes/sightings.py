@@ -1,0 +1,153 @@
+"""Pods and groups as they were last seen: which pods are one job, and how many of them there must be. No I/O.
+
+The half of the book that only notes; what follows from it is in `book`.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from clearway.adapters.kubernetes.config import KubernetesConfig
+from clearway.adapters.kubernetes.errors import UnreadableError
+from clearway.adapters.kubernetes.facts import PodFacts
+from clearway.adapters.kubernetes.gangs import Group, Source, group_of, single_of
+from clearway.adapters.kubernetes.nodes import Nodes
+from clearway.adapters.kubernetes.runs import Action, Bundle, Refuse
+
+SIZES_MAX = 20_000
+"""Objects whose numbers are remembered; those that are forgotten are read again when another pod of theirs comes."""
+
+
+class Sightings:
+    """All pods, and the groups that they are in. Whatever changed marks its group as dirty."""
+
+    def __init__(self, config: KubernetesConfig) -> None:
+        self.nodes = Nodes(config)
+        self.pods: dict[str, PodFacts] = {}
+        self.bundles: dict[str, Bundle] = {}
+        self._config = config
+        self._places: dict[str, str] = {}
+        self._bundle_of: dict[str, str] = {}
+        self._dirty: dict[str, None] = {}
+        self._sizes: dict[Source, int | None] = {}
+        self._wanted: dict[Source, None] = {}
+        self._actions: list[Action] = []
+
+    def put_pod(self, pod: PodFacts) -> None:
+        """The pod was seen."""
+        known = self.pods.get(pod.uid)
+        if known == pod:
+            return
+        self.pods[pod.uid] = pod
+        self._lay(pod)
+        if pod.scheduler != self._config.scheduler_name:
+            return
+        if known is None:
+            self._join(pod)
+        self._touch(pod.uid)
+
+    def drop_pod(self, uid: str) -> None:
+        """The pod is gone."""
+        pod = self.pods.pop(uid, None)
+        if pod is not None:
+            self._lift(uid)
+            self._touch(uid)
+
+    def keep_pods(self, uids: Iterable[str]) -> None:
+        """A list was read: every pod that is not among these is gone."""
+        there = set(uids)
+        for uid in [uid for uid in self.pods if uid not in there]:
+            self.drop_pod(uid)
+
+    def put_size(self, source: Source, size: int | None) -> None:
+        """The object says how many pods must start together; 0 = each is alone, None = it could not be read."""
+        self._wanted.pop(source, None)
+        self._sizes[source] = size
+        if len(self._sizes) > SIZES_MAX:
+            del self._sizes[next(iter(self._sizes))]
+        for bundle in [one for one in self.bundles.values() if one.group.source == source and one.job is None]:
+            self._resize(bundle, size)
+
+    def take_wanted(self) -> tuple[Source, ...]:
+        """Objects to be read, whose numbers are not known yet; each is named once."""
+        wanted, self._wanted = tuple(self._wanted), {}
+        return wanted
+
+    def _lay(self, pod: PodFacts) -> None:
+        node = pod.node or self._places.get(pod.uid, "")
+        if pod.is_over:
+            self._lift(pod.uid)
+        elif node:
+            if self._places.get(pod.uid, node) != node:
+                self._lift(pod.uid)
+            self._places[pod.uid] = node
+            self.nodes.lay(pod, node)
+
+    def _lift(self, uid: str) -> None:
+        node = self._places.pop(uid, None)
+        if node is not None:
+            self.nodes.lift(uid, node)
+        self.nodes.ours.discard(uid)
+
+    def _touch(self, uid: str) -> None:
+        key = self._bundle_of.get(uid)
+        if key is not None:
+            self._dirty[key] = None
+
+    # --- groups ---------------------------------------------------------------------------------------------------
+
+    def _join(self, pod: PodFacts) -> None:
+        try:
+            group = group_of(pod)
+        except UnreadableError as error:
+            self._actions.append(Refuse(pod, str(error)))
+            return
+        self._enter(pod.uid, group)
+
+    def _enter(self, uid: str, group: Group) -> None:
+        bundle = self.bundles.get(group.key)
+        if bundle is None:
+            bundle = self.bundles[group.key] = Bundle(group, group.size)
+            source = group.source
+            if source is not None:
+                if source in self._sizes:
+                    self._resize(bundle, self._sizes[source])
+                else:
+                    self._wanted[source] = None
+        bundle.members[uid] = None
+        self._bundle_of[uid] = group.key
+        self._dirty[group.key] = None
+        if bundle.group.source is not None and self._sizes.get(bundle.group.source) == 0:
+            self._scatter(bundle)
+
+    def _resize(self, bundle: Bundle, size: int | None) -> None:
+        if size == 0:
+            self._scatter(bundle)
+        elif size is None:
+            what = bundle.group.source
+            assert what is not None
+            words = f"{what.kind} {what.name}, which says how many pods start together, cannot be read"
+            self._refuse(bundle, self._live(bundle), words)
+        else:
+            bundle.size = size
+            self._dirty[bundle.group.key] = None
+
+    def _scatter(self, bundle: Bundle) -> None:
+        """Each pod of it is a job of its own."""
+        for uid in list(bundle.members):
+            del bundle.members[uid]
+            if uid in self.pods:
+                self._enter(uid, single_of(self.pods[uid]))
+
+    def _live(self, bundle: Bundle) -> list[PodFacts]:
+        """Pods of it that have not ended and were not deleted, by their place among themselves."""
+        pods = [self.pods[uid] for uid in bundle.members if uid in self.pods]
+        live = [pod for pod in pods if not pod.is_over and not pod.is_leaving]
+        return sorted(live, key=lambda pod: (pod.index < 0, pod.index, pod.created, pod.name, pod.uid))
+
+    def waiting(self, bundle: Bundle) -> list[PodFacts]:
+        """Pods of it that lie nowhere and may."""
+        return [pod for pod in self._live(bundle) if pod.uid not in self._places and not pod.gates]
+
+    def _refuse(self, bundle: Bundle, pods: Sequence[PodFacts], message: str) -> None:
+        if message != bundle.refused:
+            bundle.refused = message
+            self._actions += [Refuse(pod, message) for pod in pods]
