@@ -2,6 +2,7 @@
 
 import threading
 
+from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.storage import open_store
 from clearway.bootstrap.kubernetes import Pods
 from clearway.engine.policy import Backfill, Placement, Policy, Preemption, PreemptMode
@@ -23,7 +24,7 @@ class Scheduling:
 
     def __init__(self, kubeconfig, database, *, policy=POLICY, queues=(), tenants=()):
         self.store = open_store(f"sqlite:///{database}")
-        self.pods = Pods(str(kubeconfig), "", queues)
+        self.pods = Pods(KubernetesConfig(kubeconfig=str(kubeconfig)), queues)
         kernel = self.pods.make_kernel(policy)
         self.control = Controller(kernel, self.pods.backend, self.store, SystemClock(), queues=queues, tenants=tenants)
         self.failure = None

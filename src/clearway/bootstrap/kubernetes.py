@@ -15,12 +15,15 @@ from clearway.bootstrap.policies import fit_to_pods
 from clearway.engine.policy import Policy, RunTimes
 from clearway.kernel import Kernel
 from clearway.model.cluster import QueueSpec
-from clearway.model.ids import DEFAULT_QUEUE
-from clearway.ports.control import Control
+from clearway.model.ids import DEFAULT_QUEUE, JobId
+from clearway.ports.control import Control, Notice
 from clearway.ports.storage import JOBS_PER_PAGE_MAX, JobQuery, Store
 from clearway.ports.views import JobState, JobView
 
 WAITING: Final = (JobState.PENDING, JobState.REQUEUE_HOLD)
+
+LOGS_FOLDER: Final = "logs"
+"""In the state directory: what pods of submitted jobs wrote."""
 
 ACCOUNT_TOKEN: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 """Where a pod finds the token of its service account."""
@@ -38,8 +41,9 @@ def find_kubeconfig(environment: Mapping[str, str], asked: Path | None) -> str:
 class Pods:
     """The backend of a cluster, and what its control plane needs beside it. Pods may name the `queues`."""
 
-    def __init__(self, kubeconfig: str, context: str, queues: Sequence[QueueSpec]) -> None:
-        self.backend = KubernetesBackend(KubernetesConfig(kubeconfig=kubeconfig, context=context))
+    def __init__(self, config: KubernetesConfig, queues: Sequence[QueueSpec]) -> None:
+        self.backend = KubernetesBackend(config)
+        self.log_folder = config.log_folder
         self.set_queues(queues)
 
     def set_queues(self, queues: Sequence[QueueSpec]) -> None:
@@ -66,7 +70,13 @@ class Pods:
                 origin = runs[view.id].origin
                 if origin and view.id not in book.jobs:
                     book.restore(self.backend.now_ms, view.id, origin, view.replicas, view.message)
+        control.subscribe(self._take_notice)
         Intake(self.backend, control, tenants).begin()
+
+    def _take_notice(self, notice: Notice) -> None:
+        """A submitted job that ends while it waits leaves a Job that waits with it."""
+        if notice.kind == "job" and JobState(str(notice.data["state"])).is_final:
+            self.backend.forget_own([JobId(int(str(notice.data["id"])))])
 
 
 def _find_waiting(store: Store) -> Iterator[JobView]:

@@ -207,7 +207,7 @@ def start_control_plane(request: UpRequest) -> ControlPlane:
         is_first_start = _make_token(places)
         site = config.site
         store = open_store(database_url(places, config))
-        pods = _make_pods(request, config)
+        pods = _make_pods(request, config, places)
         backend = _make_local(request, config, places) if pods is None else pods.backend
         make_kernel = Kernel if pods is None else pods.make_kernel
         kernel = make_kernel(policy, RuntimeHistory())
@@ -216,7 +216,7 @@ def start_control_plane(request: UpRequest) -> ControlPlane:
             kernel, backend, store, SystemClock(), queues=site.queues, tenants=site.tenants, settings=settings
         )
         controller.start()
-        server, bind = _make_server(config, places, controller, store)
+        server, bind = _make_server(config, places, controller, store, pods)
         plane = ControlPlane(
             places=places,
             config=config,
@@ -266,19 +266,26 @@ def _make_local(request: UpRequest, config: Config, places: Places) -> LastingBa
     return LocalBackend(_local_config(config, places), find_devices(config, request.devices, places.folder))
 
 
-def _make_pods(request: UpRequest, config: Config) -> "Pods | None":
+def _make_pods(request: UpRequest, config: Config, places: Places) -> "Pods | None":
     """What schedules a Kubernetes cluster, where that is asked for. Raises InputError, MissingExtraError."""
     if request.backend == "local":
         return None
     if request.backend != "kubernetes":
         raise InputError(f"--backend: expected local or kubernetes, found {request.backend!r}")
     try:
-        from clearway.bootstrap.kubernetes import Pods, find_kubeconfig
+        from clearway.adapters.kubernetes.config import KubernetesConfig, SharedFolder
+        from clearway.bootstrap.kubernetes import LOGS_FOLDER, Pods, find_kubeconfig
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             "a Kubernetes cluster needs the extra `kubernetes`: pip install clearway[kubernetes]"
         ) from error
-    return Pods(find_kubeconfig(request.environment, request.kubeconfig), request.kube_context, config.site.queues)
+    settings = KubernetesConfig(
+        kubeconfig=find_kubeconfig(request.environment, request.kubeconfig),
+        context=request.kube_context,
+        shared=SharedFolder(path=config.shared_folder, claim=config.shared_claim),
+        log_folder=str(places.folder / LOGS_FOLDER),
+    )
+    return Pods(settings, config.site.queues)
 
 
 def _read(request: UpRequest) -> Config:
@@ -339,12 +346,19 @@ def only_account() -> str:
 
 
 def _make_server(
-    config: Config, places: Places, controller: Controller, store: Store
+    config: Config, places: Places, controller: Controller, store: Store, pods: "Pods | None"
 ) -> tuple[Server, list[ControlPlane]]:
     """The server, and the list into which to put the control plane that its `reload` speaks to."""
     host, port = config.address
     certificate, key = config.tls or (None, None)
-    settings = ServerSettings(host=host, port=port, certificate=certificate, private_key=key, account=only_account())
+    settings = ServerSettings(
+        host=host,
+        port=port,
+        certificate=certificate,
+        private_key=key,
+        account=only_account(),
+        log_folder="" if pods is None else pods.log_folder,
+    )
     clock = SystemClock()
     planes: list[ControlPlane] = []
     app = make_app(
@@ -354,6 +368,7 @@ def _make_server(
         settings,
         reload=lambda actor: planes[0].reload(actor),
         now_ms=clock.now_ms,
+        shape=None if pods is None else pods.backend.shape,
     )
     return Server(app, settings), planes
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import yaml
 
-from clearway.engine.policy import Elasticity, Policy
+from clearway.engine.policy import Policy
 from clearway.model.errors import InputError
 from clearway.policies.named import POLICY_NAMES, POLICY_SUMMARIES, named_policy
 from clearway.policies.policy_file import PolicyError, describe_policy, make_policy
@@ -19,9 +19,9 @@ FOR_PODS: Final = " for pods"
 
 
 def fit_to_pods(policy: Policy) -> Policy:
-    """The policy without what pods cannot do: they are started and evicted, not moved, shrunk, grown or frozen."""
-    preemption = replace(policy.preemption, migrate=False, shrink=False, suspend=False)
-    return replace(policy, name=policy.name + FOR_PODS, preemption=preemption, elasticity=Elasticity())
+    """The policy without what pods cannot do: they are started and evicted, not moved or frozen."""
+    preemption = replace(policy.preemption, migrate=False, suspend=False)
+    return replace(policy, name=policy.name + FOR_PODS, preemption=preemption)
 
 
 def recorded_policy(name: str, configured: Policy) -> Policy:

@@ -20,6 +20,7 @@ from clearway.server.metrics import RequestMetrics
 from clearway.server.problems import install_problems
 from clearway.server.services import Services
 from clearway.server.settings import ServerSettings
+from clearway.server.submissions import Shape
 from clearway.wire.api import API
 
 DESCRIPTION: Final = """Submit jobs, look at them, and at the cluster that runs them.
@@ -43,12 +44,14 @@ def make_app(
     *,
     reload: Callable[[str], Sequence[str]] | None = None,
     now_ms: Callable[[], int] = read_clock_ms,
+    shape: Shape | None = None,
 ) -> FastAPI:
     """An application that speaks for `control`.
 
-    reload: reads the configuration again in the name of a user, and returns notes; None = it cannot be.
+    reload: reads the configuration again in the name of a user, and returns notes; None = it cannot be. shape: see
+    `parse_submission`.
     """
-    services = Services(control, reader, auth, settings, reload=reload, now_ms=now_ms)
+    services = Services(control, reader, auth, settings, reload=reload, now_ms=now_ms, shape=shape)
 
     @asynccontextmanager
     async def run(_app: FastAPI) -> AsyncIterator[None]:

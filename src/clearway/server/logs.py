@@ -47,14 +47,17 @@ class LogPlace:
     submit_ms: int
 
 
-def find_log(job: JobView, stream: Stream, replica: int, account: str) -> LogPlace:
-    """Where replica `replica` of a job writes. account: as whom all jobs run; "" = each as its user.
+def find_log(job: JobView, stream: Stream, replica: int, account: str, collected: str = "") -> LogPlace:
+    """Where replica `replica` of a job writes. account: as whom all jobs run; "" = each as its user. collected: the
+    folder into which the control plane itself collects what jobs write, both streams in one; "" = it does not.
 
     Raises Refusal where it cannot have written yet.
     """
     check_replica(job, replica)
     if job.start_ms is None:
         raise Refusal(404, f"job {job.id}: expected a job that has started, found one that is {job.state}")
+    if collected:
+        return LogPlace(f"{collected}/{job.id}/{replica}.log", collected, "", job.submit_ms)
     written = (job.error or job.output) if stream == "error" else job.output
     default = OUTPUT_DEFAULT if job.array is None else ARRAY_OUTPUT_DEFAULT
     path = name_file(job, written or default, replica)

@@ -127,7 +127,8 @@ async def get_log(request: Request, job: JobNumber, params: Annotated[LogParams,
     and whether that is all (`X-Log-Final`)."""
     services = services_of(request)
     view, _ = await services.visible_job(request, job, "logs.read")
-    place = find_log(view, params.stream, params.replica, services.settings.account)
+    settings = services.settings
+    place = find_log(view, params.stream, params.replica, settings.account, settings.log_folder)
     part = await services.read_file(
         lambda: read_part(
             place, offset=params.offset, tail=params.tail, limit=params.limit, is_final=view.state.is_final

@@ -56,7 +56,8 @@ async def submit_jobs(request: Request, body: SubmitModel, params: Annotated[Sub
 
 async def _parse(services: Services, asked: SubmitRequest, reach: Reach) -> Parsed:
     try:
-        return await services.parse(lambda: parse_submission(asked, reach, now_ms=services.now_ms()))
+        now_ms, shape = services.now_ms(), services.shape
+        return await services.parse(lambda: parse_submission(asked, reach, now_ms=now_ms, shape=shape))
     except Refusal as refusal:
         raise services.refuse(reach.identity, "jobs.submit", "tenant", refusal.status, str(refusal)) from refusal
 

@@ -20,6 +20,7 @@ from clearway.server.metrics import RequestMetrics
 from clearway.server.problems import Refusal
 from clearway.server.settings import ServerSettings
 from clearway.server.shown import Seen
+from clearway.server.submissions import Shape
 
 _LOG = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ T = TypeVar("T")
 class Services:
     """Shared by all requests; used in the event loop's thread only.
 
-    reload: reads the configuration again and says what came of it. now_ms: Unix time.
+    reload: reads the configuration again and says what came of it. now_ms: Unix time. shape: see `parse_submission`.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Services:
         *,
         reload: Callable[[str], Sequence[str]] | None,
         now_ms: Callable[[], int],
+        shape: Shape | None = None,
     ) -> None:
         self.control = control
         self.reader = reader
@@ -51,6 +53,7 @@ class Services:
         self.settings = settings
         self.reload = reload
         self.now_ms = now_ms
+        self.shape = shape
         self.hub = Hub(control, life=f"{now_ms():x}")
         self.metrics = RequestMetrics()
         self.streams = 0

@@ -15,6 +15,7 @@ PORT_DEFAULT: Final = 8642
 class ServerSettings:
     """host, port: where to listen; port 0 = any free one. host_names: more names by which clients may call it.
 
+    log_folder: where a backend collects what jobs write, as JOB/REPLICA.log; "" = each writes its own files.
     certificate, private_key: PEM files for TLS; None = none. account: as whom all jobs run; "" = each as its user.
     heartbeat_s: silence on a stream before a sign of life. log_poll_s: between looks at a log that is followed.
     answer_s: longest wait for the control plane. reader_threads: requests that read the storage at once. streams_max:
@@ -27,6 +28,7 @@ class ServerSettings:
     certificate: Path | None = None
     private_key: Path | None = None
     account: str = ""
+    log_folder: str = ""
     body_bytes_max: int = BODY_BYTES_MAX
     heartbeat_s: float = 15.0
     log_poll_s: float = 0.25

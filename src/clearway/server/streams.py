@@ -146,7 +146,7 @@ async def follow_log(
         view = await services.read(services.control.job, job)
         is_final, data = view is None or view.state.is_final, b""
         if view is not None and view.start_ms is not None:
-            place = find_log(view, stream, replica, settings.account)
+            place = find_log(view, stream, replica, settings.account, settings.log_folder)
             position = position if path in ("", place.path) else 0
             path = place.path
             position, data, tail = await services.read_file(_read_on, place, position, tail)

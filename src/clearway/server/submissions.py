@@ -5,7 +5,7 @@ Decides nothing about clusters; it only refuses what cannot be a job. What it ne
 
 import os
 import pwd
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Final
@@ -32,6 +32,10 @@ SECRET_NAMES: Final = ("CLEARWAY_TOKEN",)
 """Variables that no job inherits: they would let it speak in its submitter's name."""
 
 
+Shape = Callable[[JobSpec, RunSpec], JobSpec]
+"""What a backend makes of a job that is submitted; raises InputError where it could never run it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parsed:
     """jobs and runs in order, numbered from PROVISIONAL_ID; firsts: the number of each job or array."""
@@ -42,9 +46,13 @@ class Parsed:
     notes: tuple[str, ...]
 
 
-def parse_submission(request: SubmitRequest, reach: Reach, *, now_ms: int) -> Parsed:
-    """All jobs of all files, ready to be accepted. Raises InputError, Refusal."""
-    environments = _Environments(request.environment)
+def parse_submission(request: SubmitRequest, reach: Reach, *, now_ms: int, shape: Shape | None = None) -> Parsed:
+    """All jobs of all files, ready to be accepted. Raises InputError, Refusal.
+
+    shape: what the backend makes of each job; jobs then inherit nothing of their submitter's environment, which means
+    nothing where they run.
+    """
+    environments = _Environments(request.environment if shape is None else {})
     user = reach.identity.unix_user
     folder = request.cwd or find_home(user)
     jobs: list[JobSpec] = []
@@ -57,6 +65,8 @@ def parse_submission(request: SubmitRequest, reach: Reach, *, now_ms: int) -> Pa
         notes.update(dict.fromkeys(parsed.notes))
         if len(jobs) > JOBS_MAX:
             raise InputError(f"expected at most {JOBS_MAX} jobs in one submission, found more; submit in parts")
+    if shape is not None:
+        jobs = [shape(job, run) for job, run in zip(jobs, runs, strict=True)]
     return Parsed(tuple(jobs), tuple(runs), _find_firsts(jobs), tuple(notes)[:NOTES_MAX])
 
 

@@ -30,7 +30,7 @@ from clearway.wire import cluster as cluster_file
 from clearway.wire import site as site_file
 from clearway.wire.configtoml import parse_toml_document
 from clearway.wire.documents import Document, parse_document, validate_document
-from clearway.wire.problems import ParseError, Problem, raise_problems, suggest_name
+from clearway.wire.problems import NOTHING, ParseError, Problem, raise_problems, suggest_name
 from clearway.wire.schema import Count, Name, Schema, Text, convert
 from clearway.wire.units import DeviceRequest, Scalar, parse_devices, parse_duration
 
@@ -121,6 +121,20 @@ class UserModel(Schema):
     role: Literal["viewer", "user", "tenant_admin", "operator"] = "user"
 
 
+class KubernetesModel(Schema):
+    """What pods of submitted jobs get. shared_folder: seen by all of them at the same path; of each node, or of the
+    PersistentVolumeClaim `shared_claim` in the job's namespace."""
+
+    shared_folder: Annotated[str, pydantic.Field(pattern=r"^(/[^/\x00]+)+$")] | None = None
+    shared_claim: Name | None = None
+
+    @pydantic.model_validator(mode="after")
+    def _check_folder(self) -> Self:
+        if self.shared_claim and not self.shared_folder:
+            raise ParseError(expected="`shared_folder` with a `shared_claim`", found=NOTHING, field="shared_folder")
+        return self
+
+
 class ConfigModel(site_file.SiteModel):
     """A configuration file."""
 
@@ -138,6 +152,7 @@ class ConfigModel(site_file.SiteModel):
     kill_wait: Annotated[int, convert(_read_delay)] = 30 * SECOND_MS
     retries: Annotated[Count, pydantic.Field(le=RETRIES_MAX)] = 3
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    kubernetes: KubernetesModel = KubernetesModel()
 
     @pydantic.model_validator(mode="after")
     def _check_users(self) -> Self:
@@ -174,7 +189,9 @@ class Config:
 
     policy: a name, a path, or the settings of a policy file. devices: virtual devices of this machine; None = those
     that the machine has. cluster: virtual nodes instead; None = this machine is the only node. visible_devices: how
-    CUDA_VISIBLE_DEVICES names GPUs, by `index` or `uuid`. document: what was read, for messages; None = defaults.
+    CUDA_VISIBLE_DEVICES names GPUs, by `index` or `uuid`.
+    shared_folder, shared_claim: for pods of submitted jobs; "" = none. document: what was read, for messages; None =
+    defaults.
     """
 
     state_dir: Path | None = None
@@ -192,6 +209,8 @@ class Config:
     kill_wait_ms: int = 30 * SECOND_MS
     retries: int = 3
     log_level: str = "info"
+    shared_folder: str = ""
+    shared_claim: str = ""
     document: Document | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -267,6 +286,8 @@ def _make_config(model: ConfigModel, short: ClusterSpec | None, document: Docume
         kill_wait_ms=model.kill_wait,
         retries=model.retries,
         log_level=model.log_level,
+        shared_folder=model.kubernetes.shared_folder or "",
+        shared_claim=model.kubernetes.shared_claim or "",
         document=document,
     )
 

@@ -44,6 +44,7 @@ users:                                    # whom to expect; tokens are made by `
 # kill_wait: 30s                          # between SIGTERM and SIGKILL at a time limit or a cancel
 # retries: 3                              # failed starts before a job is held
 # log_level: info
+# kubernetes: {shared_folder: none, shared_claim: none}   # what pods of submitted jobs see at the same path
 """
 
 

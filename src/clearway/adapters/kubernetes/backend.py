@@ -10,6 +10,8 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from clearway.adapters.kubernetes.book import Book
@@ -18,14 +20,19 @@ from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.errors import ApiError, ExpiredError, UnreachableError, UnreadableError
 from clearway.adapters.kubernetes.facts import PodFacts
 from clearway.adapters.kubernetes.gangs import Source, gang_size
+from clearway.adapters.kubernetes.logs import STREAMS_MAX, LogCollector
+from clearway.adapters.kubernetes.manifests import OwnJob, find_fault, make_own_job, own_demand
+from clearway.adapters.kubernetes.own_jobs import OwnJobs
 from clearway.adapters.kubernetes.parse import parse_node, parse_pod
 from clearway.adapters.kubernetes.reasons import Reasons
-from clearway.adapters.kubernetes.runs import Action, Bind, Evict, Refuse
+from clearway.adapters.kubernetes.runs import Action, Bind, End, Evict, Follow, Launch, Place, Refuse
 from clearway.model.cluster import NodeSpec
-from clearway.model.errors import InternalError
+from clearway.model.errors import InputError, InternalError
 from clearway.model.events import Event
-from clearway.model.jobs import StopCause
+from clearway.model.ids import JobId
+from clearway.model.jobs import JobSpec, StopCause
 from clearway.model.plan import Cap, Migrate, Resize, Start, Stop, Suspend
+from clearway.model.runs import RunSpec
 from clearway.ports.backend import BackendCommand, Holding, World
 
 log = logging.getLogger(__name__)
@@ -39,6 +46,9 @@ PAUSE_MAX_S: Final = 15.0
 
 REFUSED_S: Final = 1.0
 """Pause after a call that the API server refused: what it was about is looked at anew, and may come to the same."""
+
+DEVICE_DEFAULT: Final = "nvidia.com/gpu"
+"""What a submitted job's devices are taken to be where no node has any yet."""
 
 READY_S: Final = 60.0
 """How long the first lists may take before a start is given up."""
@@ -80,6 +90,8 @@ class KubernetesBackend:
         """See the port. Pods that run and are in no holding are left alone: they count as held by others."""
         self._world = world
         with self.lock:
+            for resource in ("", *self.book.nodes.resources()):
+                self.book.nodes.add_demand(own_demand(resource))
             for holding in holdings:
                 spec, run = world.launch(holding.job)
                 places = world.locate(holding.allocation)
@@ -91,6 +103,8 @@ class KubernetesBackend:
                     run.origin,
                     spec.limit_ms,
                     is_started=holding.is_started,
+                    own=self._make_own(spec, run, places),
+                    is_moving=holding.generation_before != 0,
                 )
         events = self._settle(now_ms, is_first=True)
         world.wake()
@@ -104,16 +118,46 @@ class KubernetesBackend:
                 case Start():
                     spec, run = self._world.launch(command.job)
                     places = self._world.locate(command.allocation)
-                    self.book.start(now_ms, command.job, command.generation, places, run.origin, spec.limit_ms)
+                    own = self._make_own(spec, run, places)
+                    self.book.start(now_ms, command.job, command.generation, places, run.origin, spec.limit_ms, own)
                 case Stop():
                     self.book.stop(now_ms, command.job, command.generation, command.cause)
-                case Migrate() | Resize() | Suspend():
-                    # The policy of this backend makes none of them; whoever does so all the same stops the job.
+                case Migrate() | Resize():
+                    places = self._world.locate(command.allocation)
+                    self.book.resize(now_ms, command.job, command.generation, places)
+                case Suspend():
+                    # The policy of this backend makes none; whoever does so all the same stops the job.
                     self.book.stop(now_ms, command.job, command.generation - 1, StopCause.MIGRATED)
                 case Cap():
                     pass
         self.poke()
         self._world.wake()
+
+    def _make_own(self, spec: JobSpec, run: RunSpec, places: Sequence[Place]) -> OwnJob | None:
+        """The Job of a job that was submitted here; None for one of pods that others made."""
+        if run.origin:
+            return None
+        node, devices = places[0]
+        resource = self.book.nodes.resource_at(node, devices[0]) or DEVICE_DEFAULT if devices else ""
+        return make_own_job(spec, run, resource, self._config.scheduler_name, self._config.shared)
+
+    def shape(self, job: JobSpec, run: RunSpec) -> JobSpec:
+        """A job that is submitted, with what its pods demand of nodes; from any thread. Raises InputError where it
+        cannot run as pods."""
+        if fault := find_fault(job, run):
+            raise InputError(f"{job.name or 'a job without a name'}: {fault}")
+        with self.lock:
+            nodes = self.book.nodes
+            found = nodes.find_resource(job.request.device_models) or DEVICE_DEFAULT
+            label = nodes.add_demand(own_demand(found if job.request.devices else ""))
+        return replace(job, request=replace(job.request, node_labels=(*job.request.node_labels, label)))
+
+    def forget_own(self, jobs: Iterable[JobId]) -> None:
+        """Jobs that have ended while they waited: their Jobs are deleted. From any thread."""
+        with self.lock:
+            for job in jobs:
+                self.book.forget_own(job)
+        self.poke()
 
     def observe(self, now_ms: int) -> Sequence[Event]:
         """What happened since the last call."""
@@ -167,6 +211,9 @@ class KubernetesBackend:
         self._client = client
         self._gate = asyncio.Semaphore(self._config.binds_max)
         self.reasons = Reasons(client, self._config.scheduler_name)
+        self._own_jobs = OwnJobs(client, self.spawn, self._on_refused, self._on_ended)
+        readers = await Client.connect(replace(self._config, binds_max=STREAMS_MAX // 2))
+        self._logs = LogCollector(readers, Path(self._config.log_folder), self._is_over)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._follow(NODES, self._take_nodes, self._take_node))
@@ -176,6 +223,7 @@ class KubernetesBackend:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await client.close()
+            await readers.close()
 
     def _cancel(self) -> None:
         if self._main is not None:
@@ -323,13 +371,37 @@ class KubernetesBackend:
 
     async def _carry_out(self, action: Action) -> None:
         match action:
-            case Bind(pod, node):
-                await self._insist(pod, lambda: self._client.bind(pod.namespace, pod.name, pod.uid, node))
+            case Bind(pod, node, told):
+                await self._insist(pod, lambda: self._client.bind(pod.namespace, pod.name, pod.uid, node, dict(told)))
                 self.reasons.forget(pod.uid)
             case Evict(pod):
                 await self._insist(pod, lambda: self._client.evict(pod.namespace, pod.name, pod.uid))
             case Refuse(pod, message):
                 await self.reasons.tell(pod, message)
+            case Launch() | End():
+                self._own_jobs.ask(action)
+            case Follow(job, pod):
+                await self._logs.follow(job, pod)
+                with self.lock:
+                    self.book.note_followed(job, pod.uid)
+                self._changed()
+
+    # --- what became of submitted jobs, in the backend's thread ---------------------------------------------------
+
+    def _on_refused(self, job: JobId, reason: str) -> None:
+        with self.lock:
+            self.book.refuse_own(self.now_ms, job, reason)
+        self._changed()
+
+    def _on_ended(self, job: JobId, is_there: bool) -> None:
+        with self.lock:
+            self.book.note_ended(job, is_there=is_there)
+        self._changed()
+
+    def _is_over(self, uid: str) -> bool:
+        with self.lock:
+            pod = self.book.pods.get(uid)
+        return pod is None or pod.is_over
 
     async def _insist(self, pod: PodFacts, call: Callable[[], Awaitable[None]]) -> None:
         """Call until it is done, or no longer means anything."""

@@ -25,13 +25,13 @@ from clearway.adapters.kubernetes.jobs import find_differences, make_job
 from clearway.adapters.kubernetes.manifests import OwnJob, binding_annotations
 from clearway.adapters.kubernetes.nodes import real_name
 from clearway.adapters.kubernetes.runs import (
-    Action,
     Arrival,
     Bind,
     Bundle,
     End,
     Ending,
     Evict,
+    Follow,
     Launch,
     Place,
     Run,
@@ -61,6 +61,10 @@ TAKEN_AWAY = "a pod of it was taken away"
 SIGNALLED = 128
 KILLED = SIGNALLED + 9
 """Exit codes of containers: 128 + the signal that ended it; 9 is the one that comes when the grace is over."""
+
+
+WRITERS = (PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED)
+"""Phases of pods that may have written something."""
 
 
 class Book(Sightings):
@@ -244,6 +248,13 @@ class Book(Sightings):
             bundle.run.cause, bundle.run.next_slots = None, None
         self._dirty[bundle.group.key] = None
 
+    def forget_own(self, job: JobId) -> None:
+        """A submitted job has ended without running: what its Job waits for does not come."""
+        bundle = self.jobs.get(job)
+        if bundle is not None and bundle.own is not None and bundle.run is None:
+            self._actions.append(End(bundle.own, Ending.REMOVE))
+            self._forget(bundle)
+
     def refuse_own(self, now_ms: int, job: JobId, reason: str) -> None:
         """The API server does not take the Job of a submitted job: it is not tried again as it is."""
         bundle = self.jobs.get(job)
@@ -287,18 +298,6 @@ class Book(Sightings):
             elif run.limit_ms is not None and run.phase is RunPhase.RUNNING and now_ms >= run.since_ms + run.limit_ms:
                 run.outcome = Outcome.TIMEOUT
                 self._stop(now_ms, bundle, None, "its time limit is over")
-
-    def take_actions(self) -> tuple[Action, ...]:
-        """Calls to be made, in order."""
-        actions, self._actions = tuple(self._actions), []
-        return actions
-
-    def unbind(self, uid: str) -> None:
-        """A binding was refused for good: the pod does not lie there."""
-        pod = self.pods.get(uid)
-        if pod is None or not pod.node:
-            self._lift(uid)
-        self._touch(uid)
 
     # --- settling -------------------------------------------------------------------------------------------------
 
@@ -356,16 +355,19 @@ class Book(Sightings):
     def _settle_run(self, now_ms: int, bundle: Bundle, run: Run) -> None:
         lying = [self.pods.get(slot.pod) for slot in run.slots]
         holding = [pod for pod in lying if pod is not None and not pod.is_over]
+        if bundle.own is not None:
+            self._follow(run, lying)
         if run.phase is RunPhase.STOPPING:
             run.is_killed = run.is_killed or any(pod is not None and pod.exit_code == KILLED for pod in lying)
             if bundle.own is None:
                 self._ask_to_leave(run, holding)
-            if not [pod for pod in holding if not self._is_lost(pod)] and (run.is_ended or bundle.own is None):
+            has_left = run.is_ended and not run.writing if bundle.own is not None else True
+            if has_left and all(self._is_lost(pod) for pod in holding):
                 self._end_stopped(now_ms, bundle, run)
             return
         if bundle.own is not None and self._find_fault(now_ms, bundle, run):
             return
-        if not holding and all(slot.pod for slot in run.slots):
+        if not holding and all(slot.pod for slot in run.slots) and not run.writing:
             self._finish(now_ms, bundle, run, lying)
         elif not holding and not self.waiting(bundle) and bundle.own is None:
             self._stop(now_ms, bundle, StopCause.MIGRATED, NOT_WHOLE)
@@ -378,6 +380,23 @@ class Book(Sightings):
                 run.phase, run.since_ms, run.started_ms = RunPhase.RUNNING, now_ms, now_ms
                 if not run.is_known:
                     self._events.append(JobStarted(now_ms, run.job, run.generation))
+
+    def _follow(self, run: Run, pods: Sequence[PodFacts | None]) -> None:
+        """Have the output of pods that run, or did, collected."""
+        if not self._config.log_folder:
+            return
+        for pod in pods:
+            if pod is not None and pod.uid not in run.followed and pod.phase in WRITERS:
+                run.followed.add(pod.uid)
+                run.writing.add(pod.uid)
+                self._actions.append(Follow(run.job, pod))
+
+    def note_followed(self, job: JobId, uid: str) -> None:
+        """All that the pod wrote is collected."""
+        bundle = self.jobs.get(job)
+        if bundle is not None and bundle.run is not None:
+            bundle.run.writing.discard(uid)
+            self._dirty[bundle.group.key] = None
 
     def _find_fault(self, now_ms: int, bundle: Bundle, run: Run) -> bool:
         """Stop a submitted job's run of which a pod has failed, or is not where it was put any more."""
@@ -505,9 +524,13 @@ class Book(Sightings):
 
     def _note_saved(self, bundle: Bundle, run: Run) -> None:
         """What a submitted job that saves had done is safe; where it was killed, up to its last regular checkpoint."""
-        if run.started_ms is not None and bundle.interval_ms:
-            ran_ms = max(run.since_ms - run.started_ms, 0)
-            bundle.saved_ms += ran_ms // bundle.interval_ms * bundle.interval_ms if run.is_killed else ran_ms
+        own = bundle.own
+        if own is None or not own.interval_ms or run.started_ms is None:
+            return
+        ran_ms = max(run.since_ms - run.started_ms, 0)
+        if run.is_killed:
+            ran_ms = ran_ms // own.interval_ms * own.interval_ms
+        bundle.saved_ms += ran_ms * min(len(run.slots), own.replicas) // own.replicas
 
     def _go_on(self, now_ms: int, bundle: Bundle, run: Run, slots: list[Slot]) -> None:
         """A submitted job that was resized has left its devices: its Job makes the pods of its next run."""

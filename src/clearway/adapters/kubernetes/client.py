@@ -1,19 +1,24 @@
 """Raw calls to an API server: lists, watches, bindings, evictions, conditions. No decision is made here.
 
 Objects come as the JSON that they are: typed models would cost more time than the calls. Sign-in, TLS and refreshed
-tokens are kubernetes_asyncio's. Every call raises ApiError (the server said no), ExpiredError (410) or UnreachableError
+tokens are kubernetes_asyncio's; requests go by a session of our own over its connections, because its own one looks for
+proxies and for ~/.netrc in another thread at each request. Every call raises ApiError (the server said no), ExpiredError (410) or UnreachableError
 (no answer, or one that says to come back).
 """
 
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from kubernetes_asyncio import client as kube
 from kubernetes_asyncio import config as kube_config
+from yarl import URL
 
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.errors import ApiError, ExpiredError, UnreachableError
@@ -36,6 +41,9 @@ SILENCE_S: Final = 120
 CLOSING_S: Final = 0.25
 """What aiohttp's own documentation gives connections with TLS to close ("Graceful shutdown")."""
 
+READ_BYTES: Final = 1 << 21
+"""Of one connection, before the server must wait: more than the largest object that etcd takes (1.5 MiB)."""
+
 _COME_BACK: Final = frozenset({408, 429, 500, 502, 503, 504})
 _MERGE: Final = {"Content-Type": "application/strategic-merge-patch+json"}
 
@@ -54,6 +62,15 @@ class Client:
 
     def __init__(self, api: kube.ApiClient) -> None:
         self._api = api
+        self._settings = api.configuration
+        self._root = self._settings.host.rstrip("/")
+        self._more = _find_way(self._settings)
+        self._session = aiohttp.ClientSession(
+            connector=api.rest_client.pool_manager.connector,
+            connector_owner=False,
+            read_bufsize=READ_BYTES,
+            headers={"User-Agent": api.user_agent},
+        )
 
     @staticmethod
     async def connect(config: KubernetesConfig) -> "Client":
@@ -74,6 +91,7 @@ class Client:
 
     async def close(self) -> None:
         """Let go of the connections, and wait until they are gone: aiohttp closes those with TLS a little later."""
+        await self._session.close()
         await self._api.close()
         await asyncio.sleep(CLOSING_S)
 
@@ -92,6 +110,10 @@ class Client:
     async def put(self, path: str, body: Mapping[str, Any]) -> Json:
         """Replace an object, if it is still of the version that `body` names."""
         return await self._call("PUT", path, body=body)
+
+    async def delete(self, path: str, body: Mapping[str, Any]) -> Json:
+        """Delete an object; body: DeleteOptions."""
+        return await self._call("DELETE", path, body=body)
 
     async def list_all(self, path: str) -> tuple[list[Json], str]:
         """Every object of a kind, page by page, and the version of the list."""
@@ -125,13 +147,15 @@ class Client:
 
     # --- what a scheduler does ------------------------------------------------------------------------------------
 
-    async def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
-        """Put a pod on a node. A second time is an ApiError 409, whatever the node."""
+    async def bind(
+        self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str] | None = None
+    ) -> None:
+        """Put a pod on a node, and these annotations on the pod. A second time is an ApiError 409."""
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {"name": name, "namespace": namespace, "uid": uid},
+            "metadata": {"name": name, "namespace": namespace, "uid": uid, "annotations": annotations or {}},
             "target": target,
         }
         await self.post(f"/api/v1/namespaces/{namespace}/pods/{name}/binding", body)
@@ -150,6 +174,17 @@ class Client:
         """Write one condition into a pod's status."""
         body = {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
         await self.patch(f"/api/v1/namespaces/{namespace}/pods/{name}/status", body)
+
+    @asynccontextmanager
+    async def follow_log(self, namespace: str, name: str, look_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        """What the first container of a pod writes, from its start on, as it is written; b"" after each `look_s` of
+        silence."""
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}/log"
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CALL_S)
+        response = await self._send("GET", path, {"follow": "true"}, None, {"Accept": "*/*"}, timeout)
+        async with response:
+            await _check(response)
+            yield _read_parts(response, look_s)
 
     # --- calls ----------------------------------------------------------------------------------------------------
 
@@ -181,20 +216,41 @@ class Client:
         headers: Mapping[str, str],
         timeout: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
+        sent = {"Accept": "application/json", "Content-Type": "application/json", **headers}
+        if token := await self._settings.get_api_key_with_prefix("BearerToken"):
+            sent["Authorization"] = token
+        url = f"{self._root}{path}?{urlencode(query)}" if query else self._root + path
+        data = None if body is None else json.dumps(body).encode()
         try:
-            response: aiohttp.ClientResponse = await self._api.call_api(
-                path,
-                method,
-                query_params=list(query.items()),
-                header_params={"Accept": "application/json", **headers},
-                body=body,
-                auth_settings=["BearerToken"],
-                _preload_content=False,
-                _request_timeout=timeout,
+            return await self._session.request(
+                method, URL(url, encoded=True), data=data, headers=sent, timeout=timeout, **self._more
             )
         except (aiohttp.ClientError, TimeoutError, OSError, asyncio.IncompleteReadError) as error:
             raise UnreachableError(f"{method} {path}: no answer: {error!r}") from error
-        return response
+
+
+async def _read_parts(response: aiohttp.ClientResponse, look_s: float) -> AsyncIterator[bytes]:
+    while True:
+        try:
+            part = await asyncio.wait_for(response.content.readany(), look_s)
+        except TimeoutError:
+            yield b""
+            continue
+        except (aiohttp.ClientError, OSError) as error:
+            raise UnreachableError(f"a log was cut: {error!r}") from error
+        if not part:
+            return
+        yield part
+
+
+def _find_way(settings: kube.Configuration) -> dict[str, Any]:
+    """What each request must say of proxies and names: of the kubeconfig, else of the environment."""
+    parts = urlsplit(settings.host)
+    found = settings.proxy
+    if not found and not proxy_bypass(parts.hostname or ""):
+        found = getproxies().get(parts.scheme)
+    more = {"proxy": found, "proxy_headers": settings.proxy_headers, "server_hostname": settings.tls_server_name}
+    return {key: value for key, value in more.items() if value}
 
 
 async def _check(response: aiohttp.ClientResponse) -> None:

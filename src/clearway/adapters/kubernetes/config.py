@@ -18,6 +18,15 @@ DEVICE_RESOURCES: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SharedFolder:
+    """A folder that every pod of a submitted job sees at the same `path`. claim: of a PersistentVolumeClaim in the
+    job's namespace; "" = the folder of that path on each node, such as of a file server. path: "" = there is none."""
+
+    path: str = ""
+    claim: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KubernetesConfig:
     """scheduler_name: pods with this `schedulerName` are ours. kubeconfig: its path; empty = the service account of the
     pod that we run in. context: one of the kubeconfig; empty = its current one.
@@ -27,6 +36,7 @@ class KubernetesConfig:
     queues: queue names that Clearway knows; a job whose labels name another lies in the default queue.
     queue_default: that queue. binds_max: bindings and evictions on their way at once.
     replace_ms: how long a gang waits for the pod that takes the place of one that is gone.
+    shared: for pods of submitted jobs. log_folder: where their output is collected; "" = nowhere.
     """
 
     scheduler_name: str = "clearway"
@@ -40,3 +50,5 @@ class KubernetesConfig:
     queue_default: str = "production"
     binds_max: int = 32
     replace_ms: int = 60_000
+    shared: SharedFolder = SharedFolder()
+    log_folder: str = ""

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
+from clearway.adapters.kubernetes.config import SharedFolder
 from clearway.adapters.kubernetes.facts import Demand, PodFacts, Toleration
 from clearway.adapters.kubernetes.gangs import OWN_JOB
 from clearway.adapters.kubernetes.parse import PODS
@@ -74,21 +75,15 @@ done
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnJob:
-    """A Job of Clearway's own making. manifest: as it is created, with the replicas that it begins with."""
+    """A Job of Clearway's own making. manifest: as it is created. interval_ms: of its checkpoints, 0 = none.
+    replicas: as many as its user asked for."""
 
     job: JobId
     namespace: str
     name: str
     manifest: Json
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedFolder:
-    """A folder that every pod of a submitted job sees at the same `path`. claim: of a PersistentVolumeClaim in the
-    job's namespace; "" = the folder of that path on each node, such as of a file server. path: "" = there is none."""
-
-    path: str = ""
-    claim: str = ""
+    interval_ms: int = 0
+    replicas: int = 1
 
 
 def namespace_of(tenant: TenantName) -> str:
@@ -122,10 +117,8 @@ def find_fault(spec: JobSpec, run: RunSpec) -> str:
     return ""
 
 
-def make_own_job(
-    spec: JobSpec, run: RunSpec, resource: str, replicas: int, scheduler: str, shared: SharedFolder
-) -> OwnJob:
-    """The Job of a submitted job, with so many replicas. resource: of its devices, "" = none."""
+def make_own_job(spec: JobSpec, run: RunSpec, resource: str, scheduler: str, shared: SharedFolder) -> OwnJob:
+    """The Job of a submitted job, but for its size. resource: of its devices, "" = none."""
     namespace, name = namespace_of(spec.tenant), name_of(spec)
     labels = {OWN_JOB: str(spec.id), MANAGED_BY: MANAGER}
     template = {
@@ -138,14 +131,20 @@ def make_own_job(
         "metadata": {"name": name, "namespace": namespace, "labels": labels},
         "spec": {
             "completionMode": "Indexed",
-            "completions": replicas,
-            "parallelism": replicas,
             "backoffLimit": FAILURES_MAX,
             "ttlSecondsAfterFinished": KEPT_S,
             "template": template,
         },
     }
-    return OwnJob(job=spec.id, namespace=namespace, name=name, manifest=manifest)
+    interval_ms = 0 if spec.checkpoint is None else spec.checkpoint.interval_ms
+    return OwnJob(
+        job=spec.id,
+        namespace=namespace,
+        name=name,
+        manifest=manifest,
+        interval_ms=interval_ms,
+        replicas=spec.replicas,
+    )
 
 
 def make_service(namespace: str) -> Json:

@@ -7,7 +7,8 @@ to have stopped: it may go on, and only its pods tell. A cordoned one admits onl
 of a node never change for the engine: a node whose devices are others now goes, and comes again under another name.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from clearway.adapters.kubernetes.config import KubernetesConfig
@@ -86,6 +87,30 @@ class Nodes:
             label = self._demands[demand] = demand_label(demand)
             self._dirty.update(dict.fromkeys(self.entries))
         return label
+
+    def resource_at(self, name: NodeName, device: int) -> str:
+        """The resource that a device of a node is one of; "" = it is not known."""
+        entry = self.entries.get(real_name(name))
+        for resource, count in () if entry is None else entry.facts.devices:
+            count = min(count, DEVICES_PER_MODEL_MAX)
+            if device < count:
+                return resource
+            device -= count
+        return ""
+
+    def find_resource(self, models: Sequence[str]) -> str:
+        """The resource of devices of these models (empty = of any) that most nodes have; "" = there is none."""
+        offered = Counter(
+            resource
+            for entry in self.entries.values()
+            for (resource, _), group in zip(entry.facts.devices, _make_groups(entry.facts), strict=True)
+            if not entry.is_gone and (not models or group.model in models)
+        )
+        return min(offered, key=lambda resource: (-offered[resource], resource), default="")
+
+    def resources(self) -> tuple[str, ...]:
+        """Resources of the devices that there are, by name."""
+        return tuple(sorted({name for entry in self.entries.values() for name, _ in entry.facts.devices}))
 
     def touch(self, name: str) -> None:
         """Something about the node, or on it, changed."""

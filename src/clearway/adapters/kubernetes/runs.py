@@ -62,8 +62,16 @@ class End:
     ending: Ending
 
 
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Collect what a pod of a submitted job writes."""
+
+    job: JobId
+    pod: PodFacts
+
+
 OwnAction = Launch | End
-Action = Bind | Evict | Refuse | OwnAction
+Action = Bind | Evict | Refuse | OwnAction | Follow
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +106,8 @@ class Run:
     """One generation of a job that holds devices. since_ms: when it came into its phase. cause: why it stops; None
     while it does not, or for good, and then with `outcome`. limit_ms: longest run time. asked: pods asked to leave.
 
-    Of a submitted job: is_ended: its Job has been told to let its pods go. is_killed: a pod did not leave by itself.
+    Of a submitted job: followed, writing: pods whose output is collected, and of those the ones not read to the end.
+    is_ended: its Job has been told to let its pods go. is_killed: a pod did not leave by itself.
     next_slots: where it goes on as soon as it has left, None = nowhere. is_known: the engine takes it to run already.
     started_ms: when it began to run; None = not yet."""
 
@@ -113,6 +122,8 @@ class Run:
     reason: str = ""
     asked: set[str] = field(default_factory=set)
     exit_code: int = 0
+    followed: set[str] = field(default_factory=set)
+    writing: set[str] = field(default_factory=set)
     is_ended: bool = False
     is_killed: bool = False
     next_slots: list[Slot] | None = None
@@ -125,7 +136,7 @@ class Bundle:
     """A group and its pods. members: uids, in the order seen. job: its number once accepted. key: of its submission.
 
     size: pods that must start together, 0 = not known yet. refused: what was said to its pods, "" = nothing.
-    own: the Job, of a job that was submitted to Clearway. interval_ms: of its checkpoints, 0 = none. saved_ms: work of
+    own: the Job, of a job that was submitted to Clearway. saved_ms: work of its
     earlier runs that is safe.
     """
 
@@ -138,5 +149,4 @@ class Bundle:
     is_held: bool = False
     refused: str = ""
     own: OwnJob | None = None
-    interval_ms: int = 0
     saved_ms: int = 0

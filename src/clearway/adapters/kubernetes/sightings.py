@@ -71,6 +71,18 @@ class Sightings:
         wanted, self._wanted = tuple(self._wanted), {}
         return wanted
 
+    def take_actions(self) -> tuple[Action, ...]:
+        """Calls to be made, in order."""
+        actions, self._actions = tuple(self._actions), []
+        return actions
+
+    def unbind(self, uid: str) -> None:
+        """A binding was refused for good: the pod does not lie there."""
+        pod = self.pods.get(uid)
+        if pod is None or not pod.node:
+            self._lift(uid)
+        self._touch(uid)
+
     def _lay(self, pod: PodFacts) -> None:
         node = pod.node or self._places.get(pod.uid, "")
         if pod.is_over:
