@@ -254,11 +254,13 @@ class KubernetesBackend:
                     take_list(items)
                     self._listed[path].set()
                     self._changed()
-                async for change in self._client.watch(path, version):
-                    if change.kind != "BOOKMARK":
-                        take(change)
-                        self._changed()
-                    version, pause_s = change.version, PAUSE_MIN_S
+                async for changes in self._client.watch(path, version):
+                    with self.lock:
+                        for change in changes:
+                            if change.kind != "BOOKMARK":
+                                take(change)
+                    version, pause_s = changes[-1].version, PAUSE_MIN_S
+                    self._changed()
             except ExpiredError:
                 version = ""
             except ApiError as error:
@@ -281,11 +283,10 @@ class KubernetesBackend:
                 self.book.nodes.drop(name)
 
     def _take_node(self, change: Change) -> None:
-        with self.lock:
-            if change.kind == "DELETED":
-                self.book.nodes.drop(change.data["metadata"]["name"])
-            else:
-                self._put_node(change.data)
+        if change.kind == "DELETED":
+            self.book.nodes.drop(change.data["metadata"]["name"])
+        else:
+            self._put_node(change.data)
 
     def _put_node(self, data: Json) -> None:
         try:
@@ -301,11 +302,10 @@ class KubernetesBackend:
             self.book.keep_pods(data["metadata"]["uid"] for data in items)
 
     def _take_pod(self, change: Change) -> None:
-        with self.lock:
-            if change.kind == "DELETED":
-                self.book.drop_pod(change.data["metadata"]["uid"])
-            else:
-                self._put_pod(change.data)
+        if change.kind == "DELETED":
+            self.book.drop_pod(change.data["metadata"]["uid"])
+        else:
+            self._put_pod(change.data)
 
     def _put_pod(self, data: Json) -> None:
         try:

@@ -2,13 +2,13 @@
 
 Objects come as the JSON that they are: typed models would cost more time than the calls. Sign-in, TLS and refreshed
 tokens are kubernetes_asyncio's; requests go by a session of our own over its connections, because its own one looks for
-proxies and for ~/.netrc in another thread at each request. Every call raises ApiError (the server said no), ExpiredError (410) or UnreachableError
-(no answer, or one that says to come back).
+proxies and for ~/.netrc in another thread at each request. Every call raises ApiError (the server said no),
+ExpiredError (410) or UnreachableError (no answer, or one that says to come back).
 """
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -63,13 +63,13 @@ class Client:
     def __init__(self, api: kube.ApiClient) -> None:
         self._api = api
         self._settings = api.configuration
-        self._root = self._settings.host.rstrip("/")
+        self._root = str(self._settings.host).rstrip("/")
         self._more = _find_way(self._settings)
         self._session = aiohttp.ClientSession(
             connector=api.rest_client.pool_manager.connector,
             connector_owner=False,
             read_bufsize=READ_BYTES,
-            headers={"User-Agent": api.user_agent},
+            headers={"User-Agent": "clearway"},
         )
 
     @staticmethod
@@ -127,8 +127,9 @@ class Client:
                 return items, metadata["resourceVersion"]
             query["continue"] = metadata["continue"]
 
-    async def watch(self, path: str, version: str) -> AsyncIterator[Change]:
-        """Changes since `version`, until the server ends it, as it does every few minutes."""
+    async def watch(self, path: str, version: str) -> AsyncIterator[list[Change]]:
+        """Changes since `version`, those that came together in one list, until the server ends it, as it does every few
+        minutes."""
         query = {
             "watch": "1",
             "allowWatchBookmarks": "true",
@@ -140,8 +141,14 @@ class Client:
         async with response:
             await _check(response)
             try:
-                async for line in response.content:
-                    yield _read_change(json.loads(line))
+                rest = b""
+                async for part in response.content.iter_any():
+                    *lines, rest = (rest + part).split(b"\n")
+                    changes, refusal = _read_changes(lines)
+                    if changes:
+                        yield changes
+                    if refusal is not None:
+                        raise refusal
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 raise UnreachableError(f"the watch of {path} was cut: {error!r}") from error
 
@@ -245,7 +252,7 @@ async def _read_parts(response: aiohttp.ClientResponse, look_s: float) -> AsyncI
 
 def _find_way(settings: kube.Configuration) -> dict[str, Any]:
     """What each request must say of proxies and names: of the kubeconfig, else of the environment."""
-    parts = urlsplit(settings.host)
+    parts = urlsplit(str(settings.host))
     found = settings.proxy
     if not found and not proxy_bypass(parts.hostname or ""):
         found = getproxies().get(parts.scheme)
@@ -273,11 +280,16 @@ def _refusal(code: int, status: Mapping[str, Any], retry_after_s: float) -> Exce
     return ApiError(code, reason, message)
 
 
-def _read_change(line: Json) -> Change:
-    data = line["object"]
-    if line["type"] == "ERROR":
-        raise _refusal(int(data.get("code", 500)), data, 0.0)
-    return Change(line["type"], data, data["metadata"]["resourceVersion"])
+def _read_changes(lines: Iterable[bytes]) -> tuple[list[Change], Exception | None]:
+    """The changes that these lines of a watch tell, and the refusal that ends it, if there is one."""
+    changes: list[Change] = []
+    for line in lines:
+        told = json.loads(line)
+        data = told["object"]
+        if told["type"] == "ERROR":
+            return changes, _refusal(int(data.get("code", 500)), data, 0.0)
+        changes.append(Change(told["type"], data, data["metadata"]["resourceVersion"]))
+    return changes, None
 
 
 def _seconds(text: str) -> float:

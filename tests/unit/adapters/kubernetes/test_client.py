@@ -115,7 +115,7 @@ def change(kind, version):
 
 
 async def read_watch(client):
-    return [(one.kind, one.version) async for one in client.watch("/api/v1/pods", "1")]
+    return [(one.kind, one.version) async for changes in client.watch("/api/v1/pods", "1") for one in changes]
 
 
 def test_watch_gives_changes_and_bookmarks_until_the_server_ends_it(tmp_path):
