@@ -26,14 +26,27 @@ def pytest_collection_modifyitems(config, items):
 @pytest.fixture(scope="session")
 def running_cluster(tmp_path_factory):
     cluster = Cluster(tmp_path_factory.mktemp("kubernetes"))
-    kubelets = Kubelets(cluster)
     yield cluster
-    kubelets.close()
     cluster.close()
 
 
+@pytest.fixture(scope="session")
+def running_kubelets(running_cluster):
+    kubelets = Kubelets(running_cluster)
+    yield kubelets
+    kubelets.close()
+
+
 @pytest.fixture
-def cluster(running_cluster):
+def kubelets(running_kubelets):
+    """The kubelets that are played, all of them well again after the test."""
+    yield running_kubelets
+    running_kubelets.silent.clear()
+    running_kubelets.endings.clear()
+
+
+@pytest.fixture
+def cluster(running_cluster, running_kubelets):
     """The control plane, empty again after the test."""
     yield running_cluster
     empty(running_cluster)

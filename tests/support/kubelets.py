@@ -12,10 +12,12 @@ TURN_S = 0.1
 
 
 class Kubelets:
-    """Works in a thread of its own until `close`. silent: nodes whose kubelet says nothing and does nothing."""
+    """Works in a thread of its own until `close`. silent: nodes whose kubelet says nothing and does nothing. endings: pods that end
+    by themselves, and their exit codes."""
 
     def __init__(self, cluster):
         self.silent = set()
+        self.endings = {}
         self._cluster = cluster
         self._http = httpx.Client(
             base_url=cluster.http.base_url, headers=cluster.http.headers, verify=cluster.trust, timeout=30
@@ -58,3 +60,11 @@ class Kubelets:
             elif pod["status"]["phase"] == "Pending":
                 body = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
                 self._http.patch(f"{path}/status", json=body, headers=MERGE)
+            elif pod["status"]["phase"] == "Running" and pod["metadata"]["name"] in self.endings:
+                self._end(path, self.endings[pod["metadata"]["name"]])
+
+    def _end(self, path, code):
+        container = {"name": "main", "image": "", "imageID": "", "ready": False, "restartCount": 0}
+        container["state"] = {"terminated": {"exitCode": code}}
+        body = {"status": {"phase": "Failed" if code else "Succeeded", "containerStatuses": [container]}}
+        self._http.patch(f"{path}/status", json=body, headers=MERGE)

@@ -1,0 +1,161 @@
+"""Jobs that are submitted to Clearway itself run as Jobs of a real API server, are resized, give way and come back."""
+
+import pytest
+
+from clearway.model.ids import JobId
+from clearway.ports.views import JobState
+from clearway.wire.api import Form, SubmittedFile
+from support.cluster import bound, until
+from support.kube_process import Process
+
+CONFIG = """
+policy: clearway
+queues: [{name: production}, {name: urgent, priority: 100, preempts: [production]}]
+"""
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+
+
+@pytest.fixture
+def process(cluster, tmp_path):
+    process = Process(cluster.kubeconfig, tmp_path, CONFIG)
+    process.start()
+    yield process
+    process.close()
+
+
+def submit(client, **job):
+    job = {"resources": {"gpus": 1}, "image": "clearway.invalid/none", "run": "true", **job}
+    (number,) = client.submit([SubmittedFile(source="job.yaml", job=job)], cwd="/", environment={}).jobs
+    return number
+
+
+def find_job(cluster, number):
+    found = [job for job in cluster.items(JOBS) if job["metadata"]["labels"].get("clearway.io/job") == str(number)]
+    return found[0] if found else None
+
+
+def own_pods(cluster, number):
+    return [pod for pod in cluster.pods() if pod["metadata"]["labels"].get("clearway.io/job") == str(number)]
+
+
+def state(client, number):
+    return client.job(JobId(number)).state
+
+
+def await_state(client, number, wanted):
+    until(f"job {number} {wanted}", lambda: state(client, number) is wanted, 90)
+
+
+def test_submitted_gang_runs_as_an_indexed_job_and_ends_with_it(cluster, kubelets, process):
+    for name in ("n1", "n2"):
+        cluster.add_node(name, gpus=8, taints=[{"key": "nvidia.com/gpu", "effect": "NoSchedule"}])
+    with process.client() as client:
+        number = submit(client, name="My Gang!", replicas=2, resources={"gpus": 8, "cpus": 2, "memory": "1GB"})
+        await_state(client, number, JobState.RUNNING)
+        job = find_job(cluster, number)
+        assert job["metadata"]["name"] == f"my-gang-{number}"
+        assert job["spec"]["completionMode"] == "Indexed"
+        assert job["spec"]["completions"] == job["spec"]["parallelism"] == 2
+        pods = own_pods(cluster, number)
+        assert sorted(pod["spec"]["nodeName"] for pod in pods) == ["n1", "n2"]
+        assert {pod["metadata"]["annotations"]["clearway.io/world-size"] for pod in pods} == {"2"}
+        names = {one["name"]: one.get("value") for one in pods[0]["spec"]["containers"][0]["env"]}
+        assert names["MASTER_ADDR"] == f"my-gang-{number}-0.clearway"
+        assert {"RANK", "WORLD_SIZE", "MASTER_PORT"} <= set(names)
+        kubelets.endings.update({pod["metadata"]["name"]: 0 for pod in pods})
+        await_state(client, number, JobState.COMPLETED)
+        until("a Job that is complete", lambda: find_job(cluster, number)["status"].get("succeeded") == 2)
+
+
+def test_waiting_job_says_why_and_leaves_nothing_when_it_is_cancelled(cluster, process):
+    cluster.add_node("n1", gpus=8)
+    with process.client() as client:
+        first, second = submit(client, resources={"gpus": 8}), submit(client, resources={"gpus": 8})
+        await_state(client, first, JobState.RUNNING)
+        assert client.why(JobId(second)).reasons
+        assert [job.id for job in client.jobs().jobs] == [first, second]
+        assert find_job(cluster, second) is None
+        client.cancel([JobId(first)])
+        await_state(client, second, JobState.RUNNING)
+        assert state(client, first) is JobState.CANCELLED
+        until("no Job of the first", lambda: find_job(cluster, first) is None)
+
+
+def test_pod_that_fails_ends_its_gang_with_its_exit_code(cluster, kubelets, process):
+    cluster.add_node("n1", gpus=8)
+    with process.client() as client:
+        number = submit(client, replicas=2)
+        await_state(client, number, JobState.RUNNING)
+        kubelets.endings[own_pods(cluster, number)[0]["metadata"]["name"]] = 3
+        await_state(client, number, JobState.FAILED)
+        assert client.job(JobId(number)).exit_code == 3
+        until("no pod that holds anything", lambda: not running_pods(cluster, number))
+
+
+def running_pods(cluster, number):
+    return [pod for pod in own_pods(cluster, number) if pod["status"]["phase"] == "Running"]
+
+
+def test_urgent_job_has_another_leave_and_come_back_with_its_job_suspended_meanwhile(cluster, process):
+    cluster.add_node("n1", gpus=8)
+    checkpoint = {"interval": "10s", "grace": "5s"}
+    with process.client() as client:
+        low = submit(client, replicas=2, resources={"gpus": 4}, checkpoint=checkpoint)
+        await_state(client, low, JobState.RUNNING)
+        urgent = submit(client, queue="urgent", resources={"gpus": 8})
+        await_state(client, urgent, JobState.RUNNING)
+        assert find_job(cluster, low)["spec"]["suspend"]
+        assert own_pods(cluster, low) == []
+        client.cancel([JobId(urgent)])
+        await_state(client, low, JobState.RUNNING)
+        assert {pod["metadata"]["annotations"]["clearway.io/generation"] for pod in own_pods(cluster, low)} == {"2"}
+        assert client.job(JobId(low)).preemptions == 1
+
+
+def test_cancel_while_it_waits_suspended_deletes_the_job(cluster, process):
+    cluster.add_node("n1", gpus=8)
+    with process.client() as client:
+        low = submit(client, resources={"gpus": 8})
+        await_state(client, low, JobState.RUNNING)
+        urgent = submit(client, queue="urgent", resources={"gpus": 8})
+        await_state(client, urgent, JobState.RUNNING)
+        client.cancel([JobId(low)])
+        until("no Job of it", lambda: find_job(cluster, low) is None)
+
+
+def test_elastic_job_shrinks_for_others_and_its_job_has_the_new_size(cluster, process):
+    cluster.add_node("n1", gpus=8)
+    with process.client() as client:
+        elastic = submit(client, elastic={"min": 2, "max": 8}, replicas=8, checkpoint={"interval": "1s"})
+        await_state(client, elastic, JobState.RUNNING)
+        assert find_job(cluster, elastic)["spec"]["parallelism"] == 8
+        urgent = submit(client, queue="urgent", resources={"gpus": 4})
+        await_state(client, urgent, JobState.RUNNING)
+        until("a smaller Job", lambda: find_job(cluster, elastic)["spec"]["parallelism"] == 4)
+        until("four pods bound", lambda: len([p for p in own_pods(cluster, elastic) if p["spec"].get("nodeName")]) == 4)
+        assert find_job(cluster, elastic)["spec"]["completions"] == 4
+        sizes = {pod["metadata"]["annotations"]["clearway.io/world-size"] for pod in own_pods(cluster, elastic)}
+        assert sizes == {"4"}
+        assert state(client, elastic) is JobState.RUNNING
+
+
+def test_killed_control_plane_finds_its_jobs_and_makes_none_twice(cluster, process):
+    cluster.add_node("n1", gpus=8)
+    with process.client() as client:
+        running, waiting = submit(client, replicas=2, resources={"gpus": 4}), submit(client, resources={"gpus": 8})
+        await_state(client, running, JobState.RUNNING)
+    before = bound(cluster.pods())
+    process.kill()
+    process.start()
+    with process.client() as client:
+        assert state(client, running) is JobState.RUNNING
+        assert bound(cluster.pods()) == before
+        cluster.delete(f"{JOBS}/{find_job(cluster, running)['metadata']['name']}")
+        await_state(client, waiting, JobState.RUNNING)
+        assert state(client, running) is JobState.CANCELLED
+
+
+def test_job_without_an_image_is_refused_with_what_to_do(cluster, process):
+    cluster.add_node("n1")
+    with process.client() as client, pytest.raises(Exception, match="expected `image`, found none"):
+        client.submit([SubmittedFile(source="job.yaml", text="run: true\n", form=Form.JOB)], cwd="/", environment={})
