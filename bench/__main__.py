@@ -10,6 +10,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench.compiling import measure_compiled
 from bench.figures import Benchmark, Figure, render_table, write_json
+from bench.kube_fill import measure_fill
+from bench.kube_rest import measure_rest
 from bench.kubernetes import measure_kubernetes
 from bench.live_driver import measure_driver
 from bench.living import (
@@ -53,6 +55,8 @@ BENCHMARKS: Final[Mapping[str, Benchmark]] = {
     "live-gangs": measure_live_gangs,
     "live-burst": measure_live_burst,
     "kubernetes": measure_kubernetes,
+    "kubernetes-fill": measure_fill,
+    "kubernetes-rest": measure_rest,
 }
 
 

@@ -1,217 +1,221 @@
-"""Clearway beside kube-scheduler of the same version: the same API server, the same nodes, the same pods.
+"""Clearway beside kube-scheduler of the same version: the same API server, the same nodes, the same pods, by turns.
 
-One control plane at a time, with kwok in the place of kubelets, everything on this machine: what bounds both schedulers
-is its cores and the API server. Two loads: all pods are there before the scheduler starts (its rate), and pods come at
-a steady pace that neither finds hard (its latency). Times are those at which the API server told this process.
-Nothing is measured where `make kubernetes` has not built one.
+Two loads. All pods are there before the scheduler starts: its rate, from the first pod bound to the last. And pods
+come at a steady pace that neither finds hard: its latency. A loop that binds the same pods and decides nothing, with 32
+calls on their way, shows what the API server, etcd and kwok leave to any scheduler on this machine. The CPU time of
+every process is counted beside, because on few cores the API server's own is what bounds. kube-scheduler knows nothing
+of gangs as it comes: their pods are single ones to it. Nothing is measured where `make kubernetes` has not built it.
 """
 
 import asyncio
-import contextlib
-import json
 import os
-import ssl
-import subprocess
-import sys
-import tempfile
+import statistics
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
-
-import aiohttp
-import yaml
+from typing import Final
 
 from bench.figures import Figure
+from bench.kube_lab import (
+    CLEARWAY,
+    CONNECTIONS,
+    KUBE_SCHEDULER,
+    NODES,
+    PATIENCE_S,
+    PODS,
+    SCHEDULERS,
+    Api,
+    Body,
+    control_plane,
+    cpu_s,
+    find_programs,
+    make_node,
+    make_pod,
+    running_cluster,
+)
 
-ROOT: Final = Path(__file__).parents[1]
-SCRIPTS: Final = ROOT / "scripts" / "kubernetes"
-GPUS_PER_NODE: Final = 8
-CONNECTIONS: Final = 32
-PATIENCE_S: Final = 600.0
-
-NODES: Final = int(os.environ.get("BENCH_KUBERNETES_NODES", "1000"))
-PODS: Final = int(os.environ.get("BENCH_KUBERNETES_PODS", "2000"))
-PACED: Final = 300
+SIZES: Final = tuple(int(one) for one in os.environ.get("BENCH_KUBERNETES_NODES", "1000,5000").split(","))
+LOADS: Final = tuple(os.environ.get("BENCH_KUBERNETES_LOADS", "plain,gpu,gangs").split(","))
+COUNT: Final = int(os.environ.get("BENCH_KUBERNETES_PODS", "2000"))
+ROUNDS: Final = int(os.environ.get("BENCH_KUBERNETES_ROUNDS", "1"))
+PACED: Final = int(os.environ.get("BENCH_KUBERNETES_PACED", "200"))
 PACE_S: Final = 0.05
-POD_PATH: Final = "/api/v1/namespaces/default/pods"
+GANG: Final = 8
+BARE: Final = "a loop that decides nothing"
 
-Body = Mapping[str, Any]
-
-
-class Api:
-    """The API server, by many connections."""
-
-    def __init__(self, kubeconfig: Path) -> None:
-        config = yaml.safe_load(kubeconfig.read_text())
-        self.server = config["clusters"][0]["cluster"]["server"]
-        self._authority = config["clusters"][0]["cluster"]["certificate-authority"]
-        self._token = config["users"][0]["user"]["token"]
-
-    def session(self) -> aiohttp.ClientSession:
-        connector = aiohttp.TCPConnector(limit=2 * CONNECTIONS, ssl=ssl.create_default_context(cafile=self._authority))
-        headers = {"Authorization": f"Bearer {self._token}"}
-        return aiohttp.ClientSession(self.server, connector=connector, headers=headers, read_bufsize=1 << 21)
-
-    async def create_all(self, path: str, bodies: Iterable[Body], pace_s: float = 0.0) -> dict[str, float]:
-        """Make objects, one each `pace_s`; returns when each was there, by uid."""
-        gate = asyncio.Semaphore(CONNECTIONS)
-        made: dict[str, float] = {}
-
-        async def create(session: aiohttp.ClientSession, body: Body) -> None:
-            async with gate, session.post(path, json=body) as response:
-                data = await response.json()
-                assert response.status == 201, data
-                made[data["metadata"]["uid"]] = time.perf_counter()
-
-        async with self.session() as session, asyncio.TaskGroup() as group:
-            for body in bodies:
-                group.create_task(create(session, body))
-                if pace_s:
-                    await asyncio.sleep(pace_s)
-        return made
-
-    async def await_bound(self, count: int) -> dict[str, float]:
-        """When each of `count` pods was seen bound, by uid. A server may end a watch; the next begins with what is."""
-        seen: dict[str, float] = {}
-        query = {"watch": "1", "timeoutSeconds": str(int(PATIENCE_S))}
-        async with self.session() as session:
-            while len(seen) < count:
-                async with session.get("/api/v1/pods", params=query) as response:
-                    async for line in response.content:
-                        pod = json.loads(line)["object"]
-                        if pod["spec"].get("nodeName"):
-                            seen.setdefault(pod["metadata"]["uid"], time.perf_counter())
-                            if len(seen) == count:
-                                break
-        return seen
+LOAD_NAMES: Final = {"plain": "pods without GPUs", "gpu": "one-GPU pods", "gangs": f"one-GPU pods in gangs of {GANG}"}
+PROGRAMS: Final = {"apiserver": "API server", "etcd": "etcd", "kwok": "kwok", "controllers": "controller-manager"}
 
 
-def make_node(number: int) -> Body:
-    amounts = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": str(GPUS_PER_NODE)}
-    metadata = {"name": f"n{number:05}", "annotations": {"kwok.x-k8s.io/node": "fake"}}
-    return {"metadata": metadata, "status": {"capacity": amounts, "allocatable": amounts}}
+@dataclass(slots=True)
+class Round:
+    """What one scheduler did of one load. rate: pods bound per second. latencies_s: from made to bound, sorted.
+    cpu_ms: per pod bound at full rate, by program."""
+
+    rate: float
+    cpu_ms: dict[str, float]
+    latencies_s: tuple[float, ...] = ()
 
 
-def make_pod(number: int, scheduler: str, gpus: int) -> Body:
-    asked = {"cpu": "1", "memory": "1Gi", **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
-    container = {"name": "c", "image": "x.invalid/x", "resources": {"requests": asked, "limits": asked}}
-    return {
-        "metadata": {"name": f"p{number:05}"},
-        "spec": {"schedulerName": scheduler, "containers": [container]},
-    }
+@dataclass(slots=True)
+class Tally:
+    """All rounds, by load and scheduler."""
+
+    rounds: dict[tuple[str, str], list[Round]] = field(default_factory=dict)
+
+    def add(self, load: str, who: str, one: Round) -> None:
+        self.rounds.setdefault((load, who), []).append(one)
+
+    def rate(self, load: str, who: str) -> float:
+        return statistics.median(one.rate for one in self.rounds[load, who])
+
+    def cpu_ms(self, load: str, who: str, program: str) -> float:
+        return statistics.median(one.cpu_ms[program] for one in self.rounds[load, who])
+
+    def latency_s(self, load: str, who: str, share: float) -> float:
+        values = sorted(value for one in self.rounds[load, who] for value in one.latencies_s)
+        return values[min(int(share * len(values)), len(values) - 1)]
 
 
-@contextlib.contextmanager
-def running_cluster(*options: str) -> Iterator[tuple[Path, Path]]:
-    """(folder, kubeconfig) of a control plane with nodes."""
-    with tempfile.TemporaryDirectory(prefix="clearway-bench-kubernetes-") as name:
-        folder = Path(name)
-        started = subprocess.run(
-            [SCRIPTS / "start", folder, "--kwok", *options], capture_output=True, text=True, check=True
+def make_load(load: str, scheduler: str, first: int, count: int) -> Iterator[Body]:
+    """Pods number `first` on; those of gangs one gang after the other."""
+    for number in range(first, first + count):
+        said = {"clearway.io/gang": f"g{number // GANG:05}", "clearway.io/gang-size": str(GANG)}
+        yield make_pod(
+            f"p{number:05}",
+            scheduler,
+            gpus=0 if load == "plain" else 1,
+            annotations=said if load == "gangs" else None,
         )
-        try:
-            yield folder, Path(started.stdout.strip())
-        finally:
-            subprocess.run([SCRIPTS / "stop", folder], check=True)
-
-
-@contextlib.contextmanager
-def running_clearway(folder: Path, kubeconfig: Path) -> Iterator[None]:
-    state = folder / "clearway"
-    words = [sys.executable, "-m", "clearway.cli", "up", "--backend", "kubernetes", "--kubeconfig", str(kubeconfig)]
-    words += ["--state-dir", str(state), "--listen", "127.0.0.1:0"]
-    with (folder / "clearway.log").open("w") as log:
-        process = subprocess.Popen(words, stdout=log, stderr=log)
-    try:
-        _await_file(state / "server.json", process)
-        yield
-    finally:
-        process.terminate()
-        process.wait(60)
-
-
-def _await_file(path: Path, process: "subprocess.Popen[bytes]") -> None:
-    deadline = time.monotonic_ns() + int(PATIENCE_S * 1e9)
-    while not path.exists():
-        assert process.poll() is None, "clearway ended"
-        assert time.monotonic_ns() < deadline, "clearway did not start"
-        time.sleep(0.05)
-
-
-@contextlib.contextmanager
-def running_kube_scheduler(folder: Path, kubeconfig: Path) -> Iterator[None]:
-    """kube-scheduler as `start --scheduler` starts it, without limits on its calls."""
-    settings = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 5000, "burst": 10000},
-        "leaderElection": {"leaderElect": False},
-    }
-    (folder / "scheduler.yaml").write_text(yaml.safe_dump(settings))
-    program = Path(subprocess.run([SCRIPTS / "build"], capture_output=True, text=True, check=True).stdout.strip())
-    words = [program / "kube-scheduler", "--config", folder / "scheduler.yaml", "--secure-port", "0"]
-    with (folder / "scheduler.log").open("w") as log:
-        process = subprocess.Popen(words, stdout=log, stderr=log)
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait(60)
-
-
-SCHEDULERS: Final = {"clearway": running_clearway, "default-scheduler": running_kube_scheduler}
-
-
-def measure_scheduler(scheduler: str, gpus: int) -> tuple[float, tuple[float, ...]]:
-    """(pods bound per second where all wait already, seconds from made to bound at a steady pace, sorted)."""
-    with running_cluster() as (folder, kubeconfig):
-        return asyncio.run(_measure(scheduler, gpus, folder, kubeconfig))
-
-
-async def _measure(scheduler: str, gpus: int, folder: Path, kubeconfig: Path) -> tuple[float, tuple[float, ...]]:
-    api = Api(kubeconfig)
-    await api.create_all("/api/v1/nodes", (make_node(number) for number in range(NODES)))
-    pods = [make_pod(number, scheduler, gpus) for number in range(PODS + PACED)]
-    await api.create_all(POD_PATH, pods[:PODS])
-    watching = asyncio.create_task(api.await_bound(PODS))
-    around = SCHEDULERS[scheduler](folder, kubeconfig)
-    await asyncio.to_thread(around.__enter__)
-    try:
-        bound = sorted((await asyncio.wait_for(watching, PATIENCE_S)).values())
-        rate = (len(bound) - 1) / (bound[-1] - bound[0])
-        watching = asyncio.create_task(api.await_bound(PODS + PACED))
-        made = await api.create_all(POD_PATH, pods[PODS:], PACE_S)
-        seen = await asyncio.wait_for(watching, PATIENCE_S)
-        return rate, tuple(sorted(seen[uid] - at for uid, at in made.items()))
-    finally:
-        around.__exit__(None, None, None)
 
 
 def measure_kubernetes() -> Iterator[Figure]:
-    """Pods with one GPU each: rate and latency, Clearway against kube-scheduler."""
-    if not (Path(_where()) / "complete").exists():
+    """Rates, latencies and CPU per pod, at each size of cluster."""
+    if find_programs() is None:
         return
-    other_rate, other = measure_scheduler("default-scheduler", gpus=1)
-    rate, own = measure_scheduler("clearway", gpus=1)
-    where = f"{PODS} one-GPU pods on {NODES} nodes"
-    baseline = f"kube-scheduler {other_rate:.0f}/s"
-    yield Figure(name=f"pods bound, {where}", value=rate, unit="/s", baseline=baseline, ratio=rate / other_rate)
-    for name, share in (("p50", 0.50), ("p99", 0.99)):
-        mine, theirs = (_quantile(latency, share) * 1e3 for latency in (own, other))
+    for size in SIZES:
+        tally = Tally()
+        with running_cluster("--leases", "400") as (folder, kubeconfig):
+            asyncio.run(_measure(size, folder, kubeconfig, tally))
+        yield from _make_figures(size, tally)
+
+
+async def _measure(size: int, folder: Path, kubeconfig: Path, tally: Tally) -> None:
+    api = Api(kubeconfig)
+    await api.post_all((NODES, make_node(f"n{number:05}")) for number in range(size))
+    for number in range(ROUNDS):
+        for load in LOADS:
+            for who in (KUBE_SCHEDULER, CLEARWAY) if number % 2 == 0 else (CLEARWAY, KUBE_SCHEDULER):
+                tally.add(load, who, await _measure_scheduler(api, folder, kubeconfig, who, load))
+        tally.add(LOADS[-1], BARE, await _measure_bare(api, folder, size))
+
+
+async def _measure_scheduler(api: Api, folder: Path, kubeconfig: Path, who: str, load: str) -> Round:
+    await api.post_all((PODS, pod) for pod in make_load(load, who, 0, COUNT))
+    watching = asyncio.create_task(api.await_bound(COUNT))
+    around = SCHEDULERS[who](folder, kubeconfig)
+    before = _read_cpu(folder)
+    pid = await asyncio.to_thread(around.__enter__)
+    try:
+        own = cpu_s(pid)
+        bound = sorted((await asyncio.wait_for(watching, PATIENCE_S)).values())
+        used = _cpu_ms(before, _read_cpu(folder)) | {"scheduler": 1000 * (cpu_s(pid) - own) / COUNT}
+        result = Round((len(bound) - 1) / (bound[-1] - bound[0]), used)
+        if load == "gpu" and PACED:
+            watching = asyncio.create_task(api.await_bound(COUNT + PACED))
+            made = await api.post_all(((PODS, pod) for pod in make_load(load, who, COUNT, PACED)), PACE_S)
+            seen = await asyncio.wait_for(watching, PATIENCE_S)
+            result.latencies_s = tuple(sorted(max(seen[uid] - at, 0.0) for uid, at in made.items()))
+        return result
+    finally:
+        await asyncio.to_thread(around.__exit__, None, None, None)
+        await api.delete_pods()
+
+
+async def _measure_bare(api: Api, folder: Path, size: int) -> Round:
+    """Bind the pods one after the other to the nodes in turn."""
+    pods = list(make_load("gpu", "nobody", 0, COUNT))
+    await api.post_all((PODS, pod) for pod in pods)
+    before, begun = _read_cpu(folder), time.perf_counter()
+    watching = asyncio.create_task(api.await_bound(COUNT))
+    await api.post_all(
+        (f"{PODS}/{pod['metadata']['name']}/binding", _make_binding(pod, number % size))
+        for number, pod in enumerate(pods)
+    )
+    await watching
+    took_s = time.perf_counter() - begun
+    used = _cpu_ms(before, _read_cpu(folder))
+    await api.delete_pods()
+    return Round(COUNT / took_s, used)
+
+
+def _make_binding(pod: Body, node: int) -> Body:
+    target = {"apiVersion": "v1", "kind": "Node", "name": f"n{node:05}"}
+    return {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod["metadata"]["name"]}, "target": target}
+
+
+def _read_cpu(folder: Path) -> dict[str, float]:
+    return {name: cpu_s(pid) for name, pid in control_plane(folder).items() if name in PROGRAMS}
+
+
+def _cpu_ms(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
+    return {name: 1000 * (after[name] - used) / COUNT for name, used in before.items()}
+
+
+def _make_figures(size: int, tally: Tally) -> Iterator[Figure]:
+    where = f"{size:,} nodes"
+    for load in LOADS:
+        theirs, ours = tally.rate(load, KUBE_SCHEDULER), tally.rate(load, CLEARWAY)
         yield Figure(
-            name=f"pod made to bound, {name}, {1 / PACE_S:.0f} pods/s",
-            value=mine,
+            name=f"bound, {LOAD_NAMES[load]}, {where}",
+            value=ours,
+            unit="pods/s",
+            baseline=f"kube-scheduler {theirs:.0f}/s",
+            ratio=ours / theirs,
+        )
+        if load == "gpu":
+            yield from _make_latencies(where, tally)
+    yield from _make_bounds(where, tally)
+
+
+def _make_latencies(where: str, tally: Tally) -> Iterator[Figure]:
+    for name, share in (("p50", 0.50), ("p99", 0.99)) if PACED else ():
+        ours, theirs = (1e3 * tally.latency_s("gpu", who, share) for who in (CLEARWAY, KUBE_SCHEDULER))
+        yield Figure(
+            name=f"made to bound, {name}, {1 / PACE_S:.0f} pods/s, {where}",
+            value=ours,
             unit="ms",
             is_rate=False,
             baseline=f"kube-scheduler {theirs:.1f} ms",
-            ratio=theirs / mine,
+            ratio=theirs / max(ours, 1e-3),
         )
 
 
-def _quantile(values: tuple[float, ...], share: float) -> float:
-    return values[min(int(share * len(values)), len(values) - 1)]
+def _make_bounds(where: str, tally: Tally) -> Iterator[Figure]:
+    """What bounds any scheduler here, and where the CPU time of a pod goes."""
+    last = LOADS[-1]
+    bare, theirs = tally.rate(last, BARE), tally.rate(last, KUBE_SCHEDULER)
+    yield Figure(
+        name=f"bound by {BARE}, {CONNECTIONS} calls at once, {where}",
+        value=bare,
+        unit="pods/s",
+        baseline=f"kube-scheduler {theirs:.0f}/s: more than this ratio cannot be",
+        ratio=bare / theirs,
+    )
+    for program, name in {"scheduler": "the scheduler itself", **PROGRAMS}.items():
+        ours, theirs = (_over_loads(tally, who, program) for who in (CLEARWAY, KUBE_SCHEDULER))
+        alone = "" if program == "scheduler" else f", bare {tally.cpu_ms(last, BARE, program):.2f}"
+        yield Figure(
+            name=f"CPU per pod of {name}, {where}",
+            value=ours,
+            unit="ms",
+            is_rate=False,
+            baseline=f"with kube-scheduler {theirs:.2f}{alone}",
+            ratio=theirs / max(ours, 1e-3),
+        )
 
 
-def _where() -> str:
-    return subprocess.run([SCRIPTS / "build", "--where"], capture_output=True, text=True, check=True).stdout.strip()
+def _over_loads(tally: Tally, who: str, program: str) -> float:
+    values: Sequence[float] = [tally.cpu_ms(load, who, program) for load in LOADS]
+    return statistics.mean(values)

@@ -1,0 +1,188 @@
+"""A cluster is filled with pods of a trace until it was asked for all of its GPUs: who leaves fewer of them idle.
+
+The nodes and pods are Alibaba's (openb, 2023), as the twin reads them: every `SCALE`-th GPU node of the list, and pods
+drawn from a pod list, with replacement and by a fixed seed, until they ask for as many GPUs as there are. They come in
+the order drawn and none leaves. What both schedulers can say is used: a share of a GPU is rounded up to a whole one,
+for both; `gpu_spec` is a required node affinity on the product's label. With gangs, pods of eight GPUs are four to a
+gang; kube-scheduler knows nothing of gangs as it comes. GPUs of gangs that lie there by halves serve nobody, and are
+counted beside, not among those that are given out.
+"""
+
+import asyncio
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from bench.figures import Figure
+from bench.kube_lab import (
+    CLEARWAY,
+    KUBE_SCHEDULER,
+    NODES,
+    PATIENCE_S,
+    PODS,
+    SCHEDULERS,
+    Api,
+    Body,
+    find_programs,
+    make_node,
+    make_pod,
+    running_cluster,
+)
+from bench.worlds import TRACES
+from clearway.model.cluster import NodeSpec
+from clearway.model.jobs import Request
+from clearway.model.units import MIB
+from clearway.sim.traces.openb import read_openb
+
+SCALE: Final = int(os.environ.get("BENCH_KUBERNETES_SCALE", "8"))
+SEEDS: Final = tuple(int(one) for one in os.environ.get("BENCH_KUBERNETES_SEEDS", "1").split(","))
+LISTS: Final = ("default", "multigpu50")
+FOLDER: Final = TRACES / "alibaba-gpu-v2023"
+GANG: Final = 4
+GANG_GPUS: Final = 8
+QUIET_S: Final = 15.0
+"""A cluster is full when nothing was bound for so long; kube-scheduler looks again at what did not fit after 10 s."""
+
+PRODUCT: Final = "nvidia.com/gpu.product"
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """gpus: given out, to whole gangs or single pods. halves: gangs that lie there in part, and halved: their GPUs."""
+
+    gpus: int
+    halves: int
+    halved: int
+
+
+def measure_fill() -> Iterator[Figure]:
+    """GPUs given out when full, and gangs that lie there by halves."""
+    if find_programs() is None or not FOLDER.exists():
+        return
+    for name in LISTS:
+        for has_gangs in (False, True):
+            yield from _measure_list(name, has_gangs=has_gangs)
+
+
+def _measure_list(name: str, *, has_gangs: bool) -> Iterator[Figure]:
+    path = next(FOLDER.glob(f"openb_pod_list_{name}.csv*"))
+    workload = read_openb(path)
+    assert workload.cluster is not None
+    nodes = [node for node in workload.cluster.nodes if node.device_count][::SCALE]
+    total = sum(node.device_count for node in nodes)
+    results: dict[str, list[Filled]] = {}
+    for seed in SEEDS:
+        requests = draw([job.spec.request for job in workload.jobs], total, seed)
+        for who in SCHEDULERS:
+            with running_cluster("--leases", "400") as (folder, kubeconfig):
+                found = asyncio.run(_fill(folder, kubeconfig, who, nodes, requests, has_gangs=has_gangs))
+            results.setdefault(who, []).append(found)
+    yield from _make_figures(f"openb {name}{', gangs' if has_gangs else ''}", total * len(SEEDS), results)
+
+
+def draw(requests: Sequence[Request], gpus: int, seed: int) -> list[Request]:
+    """Requests drawn until they ask for so many GPUs; those that would ask for more than are left are left out."""
+    order = np.random.default_rng(seed)
+    drawn: list[Request] = []
+    while gpus > 0:
+        one = requests[int(order.integers(len(requests)))]
+        if one.devices <= gpus:
+            drawn.append(one)
+            gpus -= one.devices
+    return drawn
+
+
+async def _fill(
+    folder: Path, kubeconfig: Path, who: str, nodes: Sequence[NodeSpec], requests: Sequence[Request], *, has_gangs: bool
+) -> Filled:
+    api = Api(kubeconfig)
+    await api.post_all((NODES, _describe(node)) for node in nodes)
+    around = SCHEDULERS[who](folder, kubeconfig)
+    await asyncio.to_thread(around.__enter__)
+    try:
+        await api.post_all((PODS, pod) for pod in _make_pods(requests, who, has_gangs=has_gangs))
+        return _count(await _await_quiet(api))
+    finally:
+        await asyncio.to_thread(around.__exit__, None, None, None)
+
+
+def _describe(node: NodeSpec) -> Body:
+    (group,) = node.groups
+    memory = f"{node.memory_bytes // MIB}Mi"
+    return make_node(node.name, cpu=f"{node.cpu_milli}m", memory=memory, gpus=group.count, model=group.model)
+
+
+def _make_pods(requests: Sequence[Request], who: str, *, has_gangs: bool) -> Iterator[Body]:
+    large = sum(one.devices == GANG_GPUS for one in requests)
+    seen = 0
+    for number, one in enumerate(requests):
+        said: dict[str, str] = {}
+        if has_gangs and one.devices == GANG_GPUS and seen < large - large % GANG:
+            said = {"clearway.io/gang": f"g{seen // GANG}", "clearway.io/gang-size": str(GANG)}
+            seen += 1
+        term = {"matchExpressions": [{"key": PRODUCT, "operator": "In", "values": list(one.device_models)}]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+        more = {"affinity": {"nodeAffinity": required}} if one.device_models else {}
+        memory = f"{one.memory_bytes // MIB}Mi"
+        cpu = f"{one.cpu_milli}m"
+        yield make_pod(f"p{number:05}", who, gpus=one.devices, cpu=cpu, memory=memory, annotations=said, **more)
+
+
+async def _await_quiet(api: Api) -> list[Body]:
+    """All pods, once nothing was bound for a while."""
+    deadline, count, since = time.monotonic() + PATIENCE_S, -1, time.monotonic()
+    while True:
+        pods: list[Body] = list(await api.list(PODS))
+        bound = sum(bool(pod["spec"].get("nodeName")) for pod in pods)
+        now = time.monotonic()
+        if bound != count:
+            count, since = bound, now
+        if (bound and now - since > QUIET_S) or now > deadline:
+            return pods
+        await asyncio.sleep(1)
+
+
+def _count(pods: Sequence[Body]) -> Filled:
+    sizes: Counter[str] = Counter()
+    for pod in pods:
+        if pod["spec"].get("nodeName"):
+            sizes[_gang_of(pod)] += 1
+    partial = {gang for gang, size in sizes.items() if gang and size < GANG}
+    gpus = dict.fromkeys((False, True), 0)
+    for pod in pods:
+        if pod["spec"].get("nodeName"):
+            asked = pod["spec"]["containers"][0]["resources"]["requests"].get("nvidia.com/gpu", "0")
+            gpus[_gang_of(pod) in partial] += int(asked)
+    return Filled(gpus[False], len(partial), gpus[True])
+
+
+def _gang_of(pod: Body) -> str:
+    return str((pod["metadata"].get("annotations") or {}).get("clearway.io/gang", ""))
+
+
+def _make_figures(name: str, total: int, results: dict[str, list[Filled]]) -> Iterator[Figure]:
+    ours, theirs = [sum(one.gpus for one in results[who]) for who in (CLEARWAY, KUBE_SCHEDULER)]
+    yield Figure(
+        name=f"GPUs given out when full, {name}, of {total:,}",
+        value=ours,
+        unit="GPUs",
+        baseline=f"kube-scheduler {theirs:,}",
+        ratio=ours / theirs,
+    )
+    halves = {who: sum(one.halves for one in found) for who, found in results.items()}
+    halved = sum(one.halved for one in results[KUBE_SCHEDULER])
+    if "gangs" in name:
+        yield Figure(
+            name=f"gangs bound by halves, {name}",
+            value=halves[CLEARWAY],
+            unit="gangs",
+            bar=0,
+            is_rate=False,
+            baseline=f"kube-scheduler {halves[KUBE_SCHEDULER]}, on {halved} GPUs",
+        )

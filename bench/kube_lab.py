@@ -1,0 +1,212 @@
+"""A Kubernetes control plane for benchmarks, on which schedulers take turns: nodes, pods, processes and their CPU time.
+
+kwok plays the kubelets, everything runs on this machine. Times are those at which the API server told this process.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import yaml
+
+SCRIPTS: Final = Path(__file__).parents[1] / "scripts" / "kubernetes"
+CONNECTIONS: Final = 32
+PATIENCE_S: Final = 600.0
+NODES: Final = "/api/v1/nodes"
+PODS: Final = "/api/v1/namespaces/default/pods"
+TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+KIB: Final = 1024
+
+Body = Mapping[str, Any]
+
+
+class Api:
+    """The API server, by many connections."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        config = yaml.safe_load(kubeconfig.read_text())
+        self.server = config["clusters"][0]["cluster"]["server"]
+        self._authority = config["clusters"][0]["cluster"]["certificate-authority"]
+        self._token = config["users"][0]["user"]["token"]
+
+    def session(self) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(limit=2 * CONNECTIONS, ssl=ssl.create_default_context(cafile=self._authority))
+        headers = {"Authorization": f"Bearer {self._token}"}
+        patience = aiohttp.ClientTimeout(total=PATIENCE_S)
+        return aiohttp.ClientSession(
+            self.server, connector=connector, headers=headers, read_bufsize=1 << 21, timeout=patience
+        )
+
+    async def post_all(self, calls: Iterable[tuple[str, Body]], pace_s: float = 0.0) -> dict[str, float]:
+        """Post each body to its path, one each `pace_s`; returns when each was answered, by uid where there is one."""
+        gate = asyncio.Semaphore(CONNECTIONS)
+        made: dict[str, float] = {}
+
+        async def post(session: aiohttp.ClientSession, path: str, body: Body) -> None:
+            async with gate, session.post(path, json=body) as response:
+                data = await response.json()
+                assert response.status == 201, data
+                made[data["metadata"].get("uid", len(made))] = time.perf_counter()
+
+        async with self.session() as session, asyncio.TaskGroup() as group:
+            for path, body in calls:
+                group.create_task(post(session, path, body))
+                if pace_s:
+                    await asyncio.sleep(pace_s)
+        return made
+
+    async def list(self, path: str) -> list[dict[str, Any]]:
+        async with self.session() as session, session.get(path) as response:
+            return list((await response.json())["items"])
+
+    async def delete_pods(self) -> None:
+        """Delete all pods at once, and wait until none is left."""
+        async with self.session() as session:
+            while True:
+                async with session.delete(PODS, params={"gracePeriodSeconds": "0"}) as response:
+                    await response.read()
+                async with session.get(PODS, params={"limit": "1"}) as response:
+                    if not (await response.json())["items"]:
+                        return
+
+    async def await_bound(self, count: int) -> dict[str, float]:
+        """When each of `count` pods was seen bound, by uid. A server may end a watch; the next begins with what is."""
+        seen: dict[str, float] = {}
+        query = {"watch": "1", "timeoutSeconds": str(int(PATIENCE_S))}
+        async with self.session() as session:
+            while len(seen) < count:
+                async with session.get(PODS, params=query) as response:
+                    async for line in response.content:
+                        pod = json.loads(line)["object"]
+                        if pod["spec"].get("nodeName"):
+                            seen.setdefault(pod["metadata"]["uid"], time.perf_counter())
+                            if len(seen) == count:
+                                break
+        return seen
+
+
+def make_node(name: str, *, cpu: str = "64", memory: str = "512Gi", gpus: int = 8, model: str = "") -> Body:
+    """A node that kwok plays. model: of its GPUs, as GPU feature discovery says it."""
+    amounts = {"cpu": cpu, "memory": memory, "pods": "110", **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
+    labels = {"nvidia.com/gpu.product": model} if model else {}
+    metadata = {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"}, "labels": labels}
+    return {"metadata": metadata, "status": {"capacity": amounts, "allocatable": amounts}}
+
+
+def make_pod(
+    name: str,
+    scheduler: str,
+    *,
+    gpus: int = 0,
+    cpu: str = "1",
+    memory: str = "1Gi",
+    annotations: Mapping[str, str] | None = None,
+    **spec: object,
+) -> Body:
+    """A pod of one container, in `default`."""
+    asked = {"cpu": cpu, "memory": memory, **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
+    container = {"name": "c", "image": "x.invalid/x", "resources": {"requests": asked, "limits": asked}}
+    return {
+        "metadata": {"name": name, "annotations": annotations or {}},
+        "spec": {"schedulerName": scheduler, "containers": [container], **spec},
+    }
+
+
+# --- processes --------------------------------------------------------------------------------------------------------
+
+
+def find_programs() -> Path | None:
+    """The folder of the programs; None where `make kubernetes` has not built them all."""
+    words = [SCRIPTS / "build", "--where"]
+    folder = Path(subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip())
+    return folder if all((folder / name).exists() for name in ("etcd", "kube-scheduler", "kwok")) else None
+
+
+@contextlib.contextmanager
+def running_cluster(*options: str) -> Iterator[tuple[Path, Path]]:
+    """(folder, kubeconfig) of a control plane with kwok."""
+    with tempfile.TemporaryDirectory(prefix="clearway-bench-kubernetes-") as name:
+        folder = Path(name)
+        words = [SCRIPTS / "start", folder, "--kwok", *options]
+        started = subprocess.run(words, capture_output=True, text=True, check=True)
+        try:
+            yield folder, Path(started.stdout.strip())
+        finally:
+            subprocess.run([SCRIPTS / "stop", folder], check=True)
+
+
+@contextlib.contextmanager
+def running_clearway(folder: Path, kubeconfig: Path) -> Iterator[int]:
+    """Its process id, once it is ready. It begins without a journal."""
+    state = folder / "clearway"
+    shutil.rmtree(state, ignore_errors=True)
+    words = [sys.executable, "-m", "clearway.cli", "up", "--backend", "kubernetes", "--kubeconfig", str(kubeconfig)]
+    words += ["--state-dir", str(state), "--listen", "127.0.0.1:0"]
+    with (folder / "clearway.log").open("w") as log, _process(words, log) as process:
+        deadline = time.monotonic() + PATIENCE_S
+        while not (state / "server.json").exists():
+            assert process.poll() is None, (folder / "clearway.log").read_text()[-2000:]
+            assert time.monotonic() < deadline, "clearway did not start"
+            time.sleep(0.02)
+        yield process.pid
+
+
+@contextlib.contextmanager
+def running_kube_scheduler(folder: Path, kubeconfig: Path) -> Iterator[int]:
+    """Its process id. Its settings are its defaults, but for no limit on its calls."""
+    settings = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 5000, "burst": 10000},
+        "leaderElection": {"leaderElect": False},
+    }
+    (folder / "scheduler.yaml").write_text(yaml.safe_dump(settings))
+    programs = find_programs()
+    assert programs is not None
+    words = [str(programs / "kube-scheduler"), "--config", str(folder / "scheduler.yaml"), "--secure-port", "0"]
+    with (folder / "scheduler.log").open("w") as log, _process(words, log) as process:
+        yield process.pid
+
+
+@contextlib.contextmanager
+def _process(words: list[str], log: Any) -> "Iterator[subprocess.Popen[bytes]]":
+    process = subprocess.Popen(words, stdout=log, stderr=log)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+CLEARWAY: Final = "clearway"
+KUBE_SCHEDULER: Final = "default-scheduler"
+SCHEDULERS: Final = {CLEARWAY: running_clearway, KUBE_SCHEDULER: running_kube_scheduler}
+"""By the name that pods give in `schedulerName`."""
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds that a process has used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
+def memory_bytes(pid: int) -> int:
+    """Resident memory of a process, bytes."""
+    (line,) = [one for one in Path(f"/proc/{pid}/status").read_text().splitlines() if one.startswith("VmRSS")]
+    return int(line.split()[1]) * KIB
+
+
+def control_plane(folder: Path) -> dict[str, int]:
+    """Process id by program of a running control plane."""
+    return {path.stem: int(path.read_text()) for path in folder.glob("*.pid")}
