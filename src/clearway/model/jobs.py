@@ -206,6 +206,10 @@ class JobSpec:
         """The most replicas that the job can use."""
         return self.replicas if self.elastic is None else self.elastic.replicas_max
 
+    def is_ended_by(self, cause: "StopCause") -> bool:
+        """Whether a stop for this cause is its end, with `Outcome.NODE_FAIL`: the run was lost, and it gets no other."""
+        return not self.requeue and cause in (StopCause.NODE_FAILED, StopCause.DEVICE_FAILED)
+
 
 class Outcome(StrEnum):
     """How a job ended, in Slurm's words."""
@@ -217,10 +221,6 @@ class Outcome(StrEnum):
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
     NODE_FAIL = "NODE_FAIL"
     DEADLINE = "DEADLINE"
-
-    def is_ended_by(self, cause: "StopCause") -> bool:
-        """Whether a stop for this cause is its end, with `Outcome.NODE_FAIL`: the run was lost, and it gets no other."""
-        return not self.requeue and cause in (StopCause.NODE_FAILED, StopCause.DEVICE_FAILED)
 
 
 class StopCause(StrEnum):
