@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,7 @@ from clearway.adapters.kubernetes.gangs import Source, gang_size
 from clearway.adapters.kubernetes.logs import STREAMS_MAX, LogCollector
 from clearway.adapters.kubernetes.manifests import OwnJob, find_fault, make_own_job, own_demand
 from clearway.adapters.kubernetes.own_jobs import OwnJobs
+from clearway.adapters.kubernetes.pace import Pace
 from clearway.adapters.kubernetes.parse import parse_node, parse_pod
 from clearway.adapters.kubernetes.reasons import Reasons
 from clearway.adapters.kubernetes.runs import Action, Bind, End, Evict, Follow, Launch, Place, Refuse
@@ -73,6 +75,7 @@ class KubernetesBackend:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._listed = {NODES: threading.Event(), PODS: threading.Event()}
+        self._is_poked = False
         self._failure: Exception | None = None
         self._main: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -209,7 +212,10 @@ class KubernetesBackend:
         self._main = asyncio.current_task()
         client = await Client.connect(self._config)
         self._client = client
-        self._gate = asyncio.Semaphore(self._config.binds_max)
+        self._binding = Pace(self._config.binds_max)
+        self._evicting = asyncio.Semaphore(
+            self._config.binds_max
+        )  # a disruption budget's no says nothing of the server
         self.reasons = Reasons(client, self._config.scheduler_name)
         self._own_jobs = OwnJobs(client, self.spawn, self._on_refused, self._on_ended)
         readers = await Client.connect(replace(self._config, binds_max=STREAMS_MAX // 2))
@@ -359,10 +365,12 @@ class KubernetesBackend:
     def poke(self) -> None:
         """Have the backend's thread carry out what the book asks for; from any thread."""
         loop = self._loop
-        if loop is not None and not loop.is_closed():
+        if loop is not None and not self._is_poked and not loop.is_closed():
+            self._is_poked = True
             loop.call_soon_threadsafe(self._act)
 
     def _act(self) -> None:
+        self._is_poked = False  # before the book is read: what comes after that pokes again
         with self.lock:
             actions = self.book.take_actions()
         for action in actions:
@@ -372,10 +380,13 @@ class KubernetesBackend:
     async def _carry_out(self, action: Action) -> None:
         match action:
             case Bind(pod, node, told):
-                await self._insist(pod, lambda: self._client.bind(pod.namespace, pod.name, pod.uid, node, dict(told)))
+                body = dict(told)
+                await self._insist(
+                    pod, self._binding, lambda: self._client.bind(pod.namespace, pod.name, pod.uid, node, body)
+                )
                 self.reasons.forget(pod.uid)
             case Evict(pod):
-                await self._insist(pod, lambda: self._client.evict(pod.namespace, pod.name, pod.uid))
+                await self._insist(pod, self._evicting, lambda: self._client.evict(pod.namespace, pod.name, pod.uid))
             case Refuse(pod, message):
                 await self.reasons.tell(pod, message)
             case Launch() | End():
@@ -403,7 +414,9 @@ class KubernetesBackend:
             pod = self.book.pods.get(uid)
         return pod is None or pod.is_over
 
-    async def _insist(self, pod: PodFacts, call: Callable[[], Awaitable[None]]) -> None:
+    async def _insist(
+        self, pod: PodFacts, gate: AbstractAsyncContextManager[None], call: Callable[[], Awaitable[None]]
+    ) -> None:
         """Call until it is done, or no longer means anything."""
         pause_s = PAUSE_MIN_S
         while True:
@@ -411,7 +424,7 @@ class KubernetesBackend:
                 if pod.uid not in self.book.pods:
                     return
             try:
-                async with self._gate:
+                async with gate:
                     await call()
                 return
             except UnreachableError as error:

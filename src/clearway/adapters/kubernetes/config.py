@@ -48,7 +48,7 @@ class KubernetesConfig:
     nvlink_labels: tuple[str, ...] = ("nvidia.com/gpu.clique",)
     queues: tuple[str, ...] = ()
     queue_default: str = "production"
-    binds_max: int = 32
+    binds_max: int = 64
     replace_ms: int = 60_000
     shared: SharedFolder = SharedFolder()
     log_folder: str = ""

@@ -7,6 +7,7 @@ states some, stand instead for CPUs and memory.
 
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, Final
 
 from clearway.adapters.kubernetes.config import KubernetesConfig
@@ -33,6 +34,9 @@ Json = Mapping[str, Any]
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
 PODS: Final = "pods"
+
+REMEMBERED_MAX: Final = 4_096
+"""Quantities and names of resources whose meaning is remembered: pods are made by templates, and say the same."""
 
 SAYING_PREFIXES: Final = (
     "clearway.io/",
@@ -136,7 +140,12 @@ def _parse_devices(status: Json, config: KubernetesConfig) -> Amounts:
 
 def is_device(resource: str, config: KubernetesConfig) -> bool:
     """Whether an extended resource is a device."""
-    return any(fnmatchcase(resource, pattern) for pattern in config.device_resources)
+    return _matches(resource, config.device_resources)
+
+
+@lru_cache(REMEMBERED_MAX)
+def _matches(resource: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(resource, pattern) for pattern in patterns)
 
 
 # --- amounts ----------------------------------------------------------------------------------------------------------
@@ -147,6 +156,7 @@ def parse_amounts(quantities: Mapping[str, Any]) -> Amounts:
     return tuple(sorted((name, _parse_quantity(name, text)) for name, text in quantities.items()))
 
 
+@lru_cache(REMEMBERED_MAX, typed=True)
 def _parse_quantity(name: str, text: Any) -> int:
     return parse_kubernetes_cpu(text) if name == CPU else parse_kubernetes_memory(text)
 
