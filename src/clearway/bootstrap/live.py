@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -38,6 +38,7 @@ from clearway.bootstrap.places import (
     write_running,
 )
 from clearway.bootstrap.policies import fit_to_pods
+from clearway.bootstrap.rehearsal import rehearse
 from clearway.client import Client
 from clearway.forecast.runtime import RuntimeHistory
 from clearway.kernel import Kernel
@@ -194,8 +195,11 @@ class ControlPlane:
         os.close(self._lock)
 
 
-def start_control_plane(request: UpRequest) -> ControlPlane:
-    """Everything from reading the configuration to taking requests. Raises InputError, StorageError, JournalError."""
+def start_control_plane(request: UpRequest, progress: Callable[[int, int], None]) -> ControlPlane:
+    """Everything from reading the configuration to taking requests. Raises InputError, StorageError, JournalError.
+
+    progress: called with (done, in all) while the engine is compiled; what it raises ends the start.
+    """
     config = _read(request)
     _start_logging(config.log_level)
     policy = resolve_policy(config)
@@ -207,6 +211,7 @@ def start_control_plane(request: UpRequest) -> ControlPlane:
         is_first_start = _make_token(places)
         site = config.site
         store = open_store(database_url(places, config))
+        rehearse(policy, progress)
         pods = _make_pods(request, config, places)
         backend = _make_local(request, config, places) if pods is None else pods.backend
         make_kernel = Kernel if pods is None else pods.make_kernel

@@ -19,16 +19,19 @@ from clearway.model.errors import InputError
 
 if TYPE_CHECKING:
     from clearway.bootstrap.live import ControlPlane, UpRequest
-    from clearway.bootstrap.places import Running
+    from clearway.bootstrap.places import Places, Running
     from clearway.client import Client
 
-READY_S: Final = 180.0
-"""Longest wait for a start in the background: the first one compiles the engine, a minute or two."""
+READY_S: Final = 1_800.0
+"""Longest wait for a start in the background: the first one compiles the engine, a minute or two on an idle machine."""
+TELL_S: Final = 30.0
+"""How often who waits for it is told that it has not ended."""
 STOP_S: Final = 60.0
 POLL_S: Final = 0.1
 EXIT_DEMO_FAILED: Final = 1
 EXIT_NOT_STOPPED: Final = 69
 EXIT_NOT_STARTED: Final = 69
+EXIT_INTERRUPTED: Final = 130
 LINES_TOLD: Final = 12
 """Last lines of the log of a control plane that did not start."""
 
@@ -85,13 +88,18 @@ def up(
     raise typer.Exit(_run_here(session, request, demo=demo, exit_when_done=exit_when_done))
 
 
-def _run_here(session: Session, request: "UpRequest", *, demo: bool, exit_when_done: bool) -> int:
-    from clearway.bootstrap.live import start_control_plane
+class _Interrupted(Exception):  # noqa: N818  (no error: somebody has seen enough)
+    """Ctrl-C or SIGTERM before the control plane was ready."""
 
-    session.note("Starting; the first start compiles the engine, which takes a minute or two")
+
+def _run_here(session: Session, request: "UpRequest", *, demo: bool, exit_when_done: bool) -> int:
     ended = threading.Event()
     _catch_signals(ended)
-    plane = start_control_plane(request)
+    try:
+        plane = _start_here(session, request, ended)
+    except _Interrupted:
+        session.note("Stopped before it was ready")
+        return EXIT_INTERRUPTED
     try:
         signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=_reload, args=(session, plane)).start())
         say_ready(session, plane)
@@ -104,6 +112,27 @@ def _run_here(session: Session, request: "UpRequest", *, demo: bool, exit_when_d
         is_left = "Stopping; jobs that run go on, and are taken over by the next `clearway up`"
         session.note("Stopping; the demonstration's jobs have ended" if demo else is_left)
         plane.stop()
+
+
+def _start_here(session: Session, request: "UpRequest", ended: threading.Event) -> "ControlPlane":
+    """A control plane that is ready: its engine is compiled, too."""
+    from clearway.bootstrap.live import start_control_plane
+    from clearway.cli.machine_code import is_machine_code_kept
+
+    _say_starting(session, is_compiled=is_machine_code_kept())
+    with session.progress("Compiling") as show:
+
+        def tell(done: int, total: int) -> None:
+            if ended.is_set():
+                raise _Interrupted
+            show(done, total)
+
+        return start_control_plane(request, tell)
+
+
+def _say_starting(session: Session, *, is_compiled: bool) -> None:
+    text = "Starting; the first start compiles the engine, which takes a minute or two"
+    session.note("Starting" if is_compiled else text)
 
 
 def _catch_signals(ended: threading.Event) -> None:
@@ -195,7 +224,7 @@ def _narrate(session: Session, story: "object", ended: threading.Event, *, exit_
 
 
 def _start_in_background(session: Session, request: "UpRequest") -> None:
-    from clearway.bootstrap.places import FOLDER_MODE, read_running
+    from clearway.bootstrap.places import FOLDER_MODE
 
     places = places_of(request.state_dir)
     places.folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
@@ -211,8 +240,24 @@ def _start_in_background(session: Session, request: "UpRequest") -> None:
         started = subprocess.Popen(  # noqa: S603 - our own program and the words just made
             words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
-    deadline = time.monotonic_ns() + int(READY_S * 1e9)
-    while time.monotonic_ns() < deadline:
+    _await_ready(session, started, places, begin)
+
+
+def _await_ready(session: Session, started: "subprocess.Popen[bytes]", places: "Places", begin: int) -> None:
+    """Until it is ready or has ended. begin: where in its log it began to write."""
+    from clearway.bootstrap.places import read_running
+    from clearway.cli.machine_code import is_machine_code_kept
+
+    if not is_machine_code_kept():
+        _say_starting(session, is_compiled=False)
+    now = begun = told = time.monotonic_ns()
+    while now - begun < READY_S * 1e9:
+        now = time.monotonic_ns()
+        if now - told > TELL_S * 1e9:
+            told = now
+            session.note(
+                "Not ready yet, after {seconds} s; it writes to {log}", seconds=(now - begun) // 10**9, log=places.log
+            )
         running = read_running(places)
         if running is not None and running.pid == started.pid:
             session.note(

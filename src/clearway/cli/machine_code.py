@@ -31,6 +31,12 @@ def keep_machine_code() -> None:
         os.environ[VARIABLE] = str(find_folder(os.environ))  # noqa: TID251
 
 
+def is_machine_code_kept() -> bool:
+    """Whether there is any for the package as it is now: whether a start need not compile."""
+    folder = Path(os.environ.get(VARIABLE) or find_folder(os.environ))  # noqa: TID251 - the command line is the border
+    return any(folder.rglob("*.nbc"))
+
+
 def find_folder(environment: Mapping[str, str]) -> Path:
     """The folder for the package as it is now, below the user's folder for caches (XDG)."""
     package = Path(__file__).parents[1]
