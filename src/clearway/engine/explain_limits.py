@@ -41,7 +41,8 @@ def find_blocks(state: ClusterState, record: JobRecord) -> list[Finding]:
     found = []
     if record.held:
         fix = f"release job {spec.id}"
-        found.append(make_finding(ReasonCode.HELD, "its user holds it", fix=fix, helped_by=(JobReleased.__name__,)))
+        text = record.held_because or "its user holds it"
+        found.append(make_finding(record.held_as, text, fix=fix, helped_by=(JobReleased.__name__,)))
     for dependency in spec.dependencies:
         finding = _find_dependency(state, record, dependency)
         if finding is not None:

@@ -151,7 +151,7 @@ class Lifecycle:
     def _block_or_wait(self, record: JobRecord) -> None:
         """Let a job that has no place in the order wait, or block it with the reason."""
         state, spec = self.state, record.spec
-        reason = ReasonCode.HELD if record.held else state.dependencies.reason(spec, state.now_ms)
+        reason = record.held_as if record.held else state.dependencies.reason(spec, state.now_ms)
         record.blocked = reason
         if reason is None:
             record.phase = PHASE_SUSPENDED if record.suspended else PHASE_PENDING
@@ -205,14 +205,17 @@ class Lifecycle:
         self.state.order.remove_many(np.array(rows, dtype=np.int64))
 
     def on_held(self, event: JobHeld) -> None:
-        """A user holds a job; one that runs is not touched."""
+        """Somebody holds a job; one that runs is not touched. A user's hold takes the place of any other."""
         record = self.state.jobs.get(event.job)
-        if record is None or record.held:
+        if record is None or (record.held and event.reason):
             return
-        record.held = True
+        was_held = record.held
+        record.held, record.held_as, record.held_because = True, event.code, event.reason
         if record.phase in WAITING:
             self._leave_order(record)
             self.state.unclaim(record.row)
+            self._block_or_wait(record)
+        elif was_held and record.phase == PHASE_BLOCKED and not record.cancelled:
             self._block_or_wait(record)
 
     def on_released(self, event: JobReleased) -> None:

@@ -14,7 +14,8 @@ class JobRecord:
 
     allocation: what it holds, None when nothing. target: what it will hold when a resize or migration is done.
     blocked: why it may not even be considered (dependency, time, hold), None when it may. tenant: its row.
-    held: a user holds it. cancelled: it is to stop for good. suspended: it is frozen, its work in memory.
+    held: it is held, as `held_as` and by `held_because` ("" = by its user). cancelled: it is to stop for good.
+    suspended: it is frozen, its work in memory.
     """
 
     spec: JobSpec
@@ -26,6 +27,8 @@ class JobRecord:
     blocked: ReasonCode | None = None
     tenant: int = 0
     held: bool = False
+    held_as: ReasonCode = ReasonCode.HELD
+    held_because: str = ""
     cancelled: bool = False
     suspended: bool = False
     resized_ms: int = 0
@@ -43,6 +46,8 @@ class JobRecord:
             blocked=self.blocked,
             tenant=self.tenant,
             held=self.held,
+            held_as=self.held_as,
+            held_because=self.held_because,
             cancelled=self.cancelled,
             suspended=self.suspended,
             resized_ms=self.resized_ms,

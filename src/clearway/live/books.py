@@ -34,6 +34,8 @@ from clearway.ports.views import JobState, JobView
 
 LAUNCH_FAILED: Final = "launch failed"
 """First words of the reason with which a job is held for good because its starts fail."""
+LAUNCH_FAILED_HELD: Final = "launch failed requeued held"
+"""Slurm's words for such a job in lists."""
 
 HOLDING: Final = frozenset((JobState.CONFIGURING, JobState.RUNNING, JobState.COMPLETING))
 """States in which a job holds devices."""
@@ -197,7 +199,7 @@ class Draft:
             view = replace(
                 view,
                 state=JobState.REQUEUE_HOLD if for_good else JobState.PENDING,
-                reason=LAUNCH_FAILED if for_good else ReasonCode.HELD.value,
+                reason=LAUNCH_FAILED_HELD if for_good else event.code.value,
                 message=event.reason,
                 start_planned_ms=None,
             )

@@ -2,17 +2,23 @@
 
 - A job whose start failed is held for a while, each time twice as long, and released by a timer. After `retries_max`
   failures in a row it is held for good, until somebody releases it: then it has all its retries again.
-- A node on which the starts of `node_jobs_max` jobs failed, and none succeeded since, is drained. A job that is itself
-  to blame, failures of a user whose starts fail on other nodes too, and gangs that lie on several nodes say nothing of
-  one node: none of them counts against it.
+- A node on which the starts of `node_jobs_max` jobs failed, and none succeeded since, is drained; it is used again when
+  all of these turn out to be to blame themselves.
+
+Who is to blame for a failure is worked out for each job and each node. A job is, when the backend says so, when its
+starts fail on several nodes, or when a node on which it failed has started another since. Until then it is a suspect,
+and so is the node that failed it. A user's suspects count against a node while all of them failed there and nowhere
+else: who submits twelve broken jobs must not have node after node drained. What one job is to blame for says nothing
+of the next, and a good start clears its own job and the nodes on which it runs, nobody else. Gangs that lie on several
+nodes say nothing of one.
 
 `note` takes the records of the journal, on recovery too; `answers` and `due` say what is to be added to a batch.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Final
+from typing import Any, Final
 
 from clearway.live.books import LAUNCH_FAILED, Book, each_part
 from clearway.model.events import (
@@ -23,14 +29,19 @@ from clearway.model.events import (
     JobReleased,
     JobStarted,
     JobStopped,
+    NodeDown,
     NodeDrained,
     NodeUp,
 )
 from clearway.model.ids import JobId, NodeName
 from clearway.model.jobs import StopCause
+from clearway.model.plan import ReasonCode
 from clearway.model.units import FOREVER_MS, MINUTE_MS, SECOND_MS
 
 FAILED_STARTS: Final = (StopCause.START_FAILED, StopCause.UNSTARTABLE)
+
+FAILED_STARTS_OF: Final = "the starts of"
+"""First words of the reason with which a node is drained."""
 
 RETRYING: Final = "start failed"
 """First words of the reason with which a job is held until its next try."""
@@ -52,6 +63,9 @@ class GuardSettings:
 
 DEFAULT_GUARD: Final = GuardSettings()
 
+GIVEN: Final = ("_settings", "_find")
+"""What a guard is told when it is made; all else it counts."""
+
 
 class Guard:
     """Counts failures of starts. find: a job's book as it is now."""
@@ -62,9 +76,11 @@ class Guard:
         self._failures: dict[JobId, int] = {}
         self._waiting: dict[JobId, int] = {}
         self._due: list[tuple[int, JobId]] = []
-        self._nodes: dict[NodeName, list[JobId]] = {}
-        self._users: dict[str, set[NodeName]] = {}
+        self._suspects: dict[JobId, tuple[str, NodeName]] = {}  # its user, and the one node that failed it
+        self._blamed: set[JobId] = set()
         self._drained: set[NodeName] = set()
+        self._convicted: dict[NodeName, set[JobId]] = {}  # nodes drained by us, and for which jobs
+        self._down: set[NodeName] = set()
 
     # --- the journal ----------------------------------------------------------------------------------------------
 
@@ -82,33 +98,56 @@ class Guard:
             elif isinstance(part, JobFinished | JobCancelled):
                 self._forget(part.job, is_over=True)
             elif isinstance(part, NodeUp):
-                self._nodes.pop(part.node, None)
-                self._drained.discard(part.node)
+                self._acquit(part.node)
+            elif isinstance(part, NodeDown):
+                self._down.add(part.node)
             elif isinstance(part, NodeDrained):
-                self._drained.add(part.node)
+                self._on_drained(part)
+
+    def _on_drained(self, event: NodeDrained) -> None:
+        self._drained.add(event.node)
+        jobs = self._accused().get(event.node)
+        self._convicted.pop(event.node, None)
+        if jobs and event.reason.startswith(FAILED_STARTS_OF):
+            self._convicted[event.node] = set(jobs)
 
     def _on_stopped(self, event: JobStopped) -> None:
         book = self._find(event.job)
         if book is None or event.cause not in FAILED_STARTS or book.view.generation != event.generation:
             return
-        self._failures[event.job] = self._failures.get(event.job, 0) + 1
-        if event.cause is StopCause.UNSTARTABLE:
-            return
-        failed_on = self._users.setdefault(book.spec.user, set())
-        failed_on.update(book.view.nodes)
-        if len(failed_on) == 1:
-            jobs = self._nodes.setdefault(book.view.nodes[0], [])
-            if event.job not in jobs:
-                jobs.append(event.job)
+        job, nodes = event.job, book.view.nodes
+        self._failures[job] = self._failures.get(job, 0) + 1
+        if event.cause is StopCause.UNSTARTABLE or self._suspects.get(job, ("", nodes[0]))[1] != nodes[0]:
+            self._blame(job)
+        elif len(nodes) == 1 and job not in self._blamed:
+            self._suspects[job] = (book.spec.user, nodes[0])
 
     def _on_started(self, event: JobStarted) -> None:
         book = self._find(event.job)
         if book is None or book.view.generation != event.generation:
             return
-        self._failures.pop(event.job, None)
-        self._users.pop(book.spec.user, None)
+        self._forget(event.job, is_over=True)
         for node in book.view.nodes:
-            self._nodes.pop(node, None)
+            for job in self._suspects_on(node):
+                self._blame(job)
+
+    def _suspects_on(self, node: NodeName) -> list[JobId]:
+        return [job for job, (_, failed_on) in self._suspects.items() if failed_on == node]
+
+    def _blame(self, job: JobId) -> None:
+        """It is the job, not the node."""
+        self._suspects.pop(job, None)
+        self._blamed.add(job)
+        for jobs in self._convicted.values():
+            jobs.discard(job)
+
+    def _acquit(self, node: NodeName) -> None:
+        """The node is said to be well: what failed there says nothing any more."""
+        self._down.discard(node)
+        self._drained.discard(node)
+        self._convicted.pop(node, None)
+        for job in self._suspects_on(node):
+            del self._suspects[job]
 
     def _on_held(self, event: JobHeld) -> None:
         if event.reason.startswith(RETRYING):
@@ -122,9 +161,19 @@ class Guard:
         self._waiting.pop(job, None)
         if is_over:
             self._failures.pop(job, None)
+            self._suspects.pop(job, None)
+            self._blamed.discard(job)
 
     def _delay_ms(self, failures: int) -> int:
         return min(self._settings.delay_ms << min(failures - 1, 30), self._settings.delay_max_ms)
+
+    def kept(self) -> dict[str, Any]:
+        """What `restore` takes."""
+        return {name: value for name, value in vars(self).items() if name not in GIVEN}
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        """Know what another knew, of the same settings."""
+        vars(self).update(kept)
 
     # --- what follows ---------------------------------------------------------------------------------------------
 
@@ -138,11 +187,25 @@ class Guard:
             count = self._failures.get(event.job, 0)
             book = self._find(event.job)
             if count and book is not None and not book.is_cancelled and not book.is_held:
-                yield JobHeld(now_ms, event.job, self._why(event, count))
-        for node, jobs in self._nodes.items():
+                yield JobHeld(now_ms, event.job, self._why(event, count), ReasonCode.LAUNCH_FAILED)
+        for node, jobs in self._accused().items():
             if len(jobs) >= self._settings.node_jobs_max and node not in self._drained:
                 named = ", ".join(map(str, jobs))
-                yield NodeDrained(now_ms, node, f"the starts of {len(jobs)} jobs in a row failed on it: {named}")
+                yield NodeDrained(now_ms, node, f"{FAILED_STARTS_OF} {len(jobs)} jobs in a row failed on it: {named}")
+        for node, left in self._convicted.items():
+            if not left and node not in self._down:
+                yield NodeUp(now_ms, node)
+
+    def _accused(self) -> dict[NodeName, list[JobId]]:
+        """The jobs that count against each node."""
+        failed: dict[str, set[NodeName]] = {}
+        for user, node in self._suspects.values():
+            failed.setdefault(user, set()).add(node)
+        accused: dict[NodeName, list[JobId]] = {}
+        for job, (user, node) in self._suspects.items():
+            if len(failed[user]) == 1:
+                accused.setdefault(node, []).append(job)
+        return accused
 
     def _why(self, event: JobStopped, count: int) -> str:
         seen = f": {event.reason}" if event.reason else ""

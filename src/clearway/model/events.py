@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from clearway.model.cluster import NodeSpec, QueueSpec, TenantSpec
 from clearway.model.ids import JobId, NodeName
 from clearway.model.jobs import JobSpec, Outcome, StopCause
-from clearway.model.plan import Plan
+from clearway.model.plan import Plan, ReasonCode
 from clearway.model.values import made_often
 
 
@@ -124,11 +124,12 @@ class JobRequeued:
 
 @dataclass(frozen=True, slots=True)
 class JobHeld:
-    """A job must not start until released. reason: "" = its user wants it so."""
+    """A job must not start until released. reason: "" = its user wants it so; code: the same for lists of jobs."""
 
     at_ms: int
     job: JobId
     reason: str = ""
+    code: ReasonCode = ReasonCode.HELD
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,7 +207,7 @@ class JobSpec:
         return self.replicas if self.elastic is None else self.elastic.replicas_max
 
     def is_ended_by(self, cause: "StopCause") -> bool:
-        """Whether a stop for this cause is its end, with `Outcome.NODE_FAIL`: the run was lost, and it gets no other."""
+        """Whether a stop for this cause is its end, by `Outcome.NODE_FAIL`: the run was lost, and it gets no other."""
         return not self.requeue and cause in (StopCause.NODE_FAILED, StopCause.DEVICE_FAILED)
 
 

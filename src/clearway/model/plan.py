@@ -115,6 +115,7 @@ class ReasonCode(StrEnum):
     POWER = "PowerNotAvail"
     CLEANING = "Cleaning"
     CYCLE_CUT = "CycleCut"
+    LAUNCH_FAILED = "JobLaunchFailure"
 
 
 @dataclass(frozen=True, slots=True)

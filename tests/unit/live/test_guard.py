@@ -2,10 +2,16 @@
 
 from clearway.live.controller import ControlSettings
 from clearway.live.guard import GuardSettings
+from clearway.model.jobs import Request
+from clearway.model.plan import ReasonCode
 from clearway.ports.views import JobState, NodeState
 from support.live import Plane, make_spec
 
 SETTINGS = ControlSettings(guard=GuardSettings(retries_max=4, delay_ms=1_000, delay_max_ms=3_000, node_jobs_max=3))
+
+
+def on(node):
+    return Request(devices=1, nodes=(node,))
 
 
 def make_plane(fails, **options):
@@ -24,11 +30,15 @@ def make_plane(fails, **options):
 def test_job_backs_off_longer_each_time_and_is_then_held_for_good():
     plane = make_plane(lambda _job, _nodes: True)
     plane.submit(make_spec())
-    assert plane.control.job(1).message.startswith("start failed 1 of 4 times; next try in 1 s")
+    row = plane.control.job(1)
+    assert (row.state, row.reason) == (JobState.PENDING, "JobLaunchFailure")
+    assert row.message.startswith("start failed 1 of 4 times; next try in 1 s")
+    (reason,) = plane.do(plane.control.explain(1)).reasons
+    assert reason.message.startswith("JobLaunchFailure: start failed 1 of 4 times")
     plane.run()
     assert [at_ms for at_ms, _, _ in plane.tries] == [0, 1_000, 3_000, 6_000]
     row = plane.control.job(1)
-    assert (row.state, row.reason) == (JobState.REQUEUE_HOLD, "launch failed")
+    assert (row.state, row.reason) == (JobState.REQUEUE_HOLD, "launch failed requeued held")
     assert "release it to try again: it would not start" in row.message
 
 
@@ -67,6 +77,7 @@ def test_users_own_hold_outlives_the_wait():
     plane.run()
     assert len(plane.tries) == 1
     assert plane.control.job(1).reason == "JobHeldUser"
+    assert [reason.code for reason in plane.do(plane.control.explain(1)).reasons] == [ReasonCode.HELD]
 
 
 def test_node_that_fails_every_start_is_drained_after_three_jobs():
@@ -107,3 +118,72 @@ def test_cancelled_job_is_not_held_by_a_start_that_fails():
     plane.run()
     assert plane.state(1) is JobState.CANCELLED
     assert plane.clock.now_ms() == 0
+
+
+def test_users_good_starts_clear_no_record_of_his_broken_job():
+    plane = make_plane(lambda job, _nodes: job == 1, devices=2)
+    plane.submit(make_spec())
+    for second in range(8):
+        plane.submit(make_spec(), scripts=["run_ms=100"])
+        plane.run(until_ms=1_000 * second)
+    assert [at_ms for at_ms, job, _ in plane.tries if job == 1] == [0, 1_000, 3_000, 6_000]
+    assert plane.state(1) is JobState.REQUEUE_HOLD
+    assert plane.control.cluster().nodes[0].state is NodeState.IDLE
+
+
+def test_node_that_fails_every_start_is_drained_though_its_only_user_has_a_broken_job_elsewhere():
+    plane = make_plane(lambda job, nodes: job == 1 or nodes == ["n1"], nodes=2, devices=1)
+    plane.submit(make_spec(request=on("n0")))  # fails, and n0 starts another: it is the job
+    plane.submit(make_spec(request=on("n0")), scripts=["run_ms=600000"])
+    for _ in range(4):
+        plane.submit(make_spec(request=on("n1")))
+        plane.run(until_ms=plane.clock.now_ms() + 100)
+    node = plane.control.cluster().nodes[1]
+    assert (node.state, node.reason) == (NodeState.DRAINED, "the starts of 3 jobs in a row failed on it: 3, 4, 5")
+    assert {job for _, job, name in plane.tries if name == "n1"} == {3, 4, 5}
+    assert plane.control.cluster().nodes[0].state is not NodeState.DRAINED
+
+
+def test_one_users_broken_jobs_between_good_ones_do_not_drain_node_after_node():
+    plane = make_plane(lambda job, _nodes: job % 2 == 0, nodes=4, devices=1)
+    for _ in range(24):
+        plane.submit(make_spec(), scripts=["run_ms=100"])
+        plane.run(until_ms=plane.clock.now_ms() + 50)
+    plane.run()
+    states = [node.state for node in plane.control.cluster().nodes]
+    assert states.count(NodeState.DRAINED) <= 1
+    ends = {plane.state(job) for job in range(1, 25)}
+    assert ends == {JobState.COMPLETED, JobState.REQUEUE_HOLD}
+
+
+def test_node_is_used_again_when_all_that_it_failed_fail_elsewhere_too():
+    plane = make_plane(lambda job, _nodes: job <= 3, nodes=2, devices=1)
+    for _ in range(3):
+        plane.submit(make_spec())
+        plane.run(until_ms=plane.clock.now_ms() + 10)
+    first = plane.control.cluster().nodes[0]
+    assert first.state is NodeState.DRAINED
+    plane.run()
+    assert [node.state for node in plane.control.cluster().nodes] == [NodeState.IDLE, NodeState.IDLE]
+    assert [plane.state(job) for job in (1, 2, 3)] == [JobState.REQUEUE_HOLD] * 3
+
+
+def test_node_that_was_drained_by_hand_meanwhile_stays_drained():
+    plane = make_plane(lambda job, _nodes: job <= 3, nodes=2, devices=1)
+    for _ in range(3):
+        plane.submit(make_spec())
+        plane.run(until_ms=plane.clock.now_ms() + 10)
+    plane.do(plane.control.drain("n0", reason="fan", actor="ada"))
+    plane.run()
+    assert plane.control.cluster().nodes[0].reason == "fan"
+
+
+def test_record_of_a_node_outlives_a_restart():
+    plane = make_plane(lambda _job, nodes: nodes == ["n0"], nodes=2, devices=8)
+    for user in range(2):
+        plane.submit(make_spec(user=f"user {user}", request=on("n0")))
+    plane.run(until_ms=100)
+    plane.start()
+    plane.submit(make_spec(user="user 2", request=on("n0")))
+    plane.run(until_ms=200)
+    assert plane.control.cluster().nodes[0].state is NodeState.DRAINED

@@ -204,7 +204,7 @@ def test_failed_node_stops_its_job_in_the_same_batch_and_the_job_runs_again():
 def test_job_that_must_not_run_again_fails_with_its_node_and_what_it_did_is_lost():
     kernel = Kernel(make_policy())
     jobs = (make_trace_job(1, run_ms=100, requeue=False), make_trace_job(2, run_ms=100))
-    result = run(kernel, *jobs, faults=[Fault(60, 500, 0, None)])
+    result = run(kernel, *jobs, cluster=make_cluster(1, 2), faults=[Fault(60, 500, 0, None)])
     names = [result.jobs.outcome_names[code] for code in result.jobs.outcome]
     assert names == [Outcome.NODE_FAIL, Outcome.COMPLETED]
     assert (result.jobs.end_ms.tolist(), result.jobs.restarts.tolist()) == ([60, 600], [0, 1])

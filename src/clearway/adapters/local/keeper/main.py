@@ -415,7 +415,7 @@ class Keeper:
         self._runs[job] = run
         if started is None:
             run.group = self.groups.open(run.mark)
-            # Some of its processes may have run: not a start that failed, after which it may begin as if for the first time.
+            # Some of its processes may have run: it is not a start that failed, which is as if it had never been.
             run.end(Purpose("stopped", "node_failed", "the keeper was ended while it started the job"), 0)
         elif started.boot != self.boot:
             run.end(Purpose("stopped", "node_failed", "the machine restarted"), 0)
