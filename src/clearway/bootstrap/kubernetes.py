@@ -3,7 +3,10 @@
 The store is the same, and needed: the API server knows where pods lie, the journal what was decided about them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+import secrets
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -11,6 +14,7 @@ from typing import Final
 from clearway.adapters.kubernetes.backend import KubernetesBackend
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.intake import Intake
+from clearway.adapters.kubernetes.lease import Lease
 from clearway.bootstrap.policies import fit_to_pods
 from clearway.engine.policy import Policy, RunTimes
 from clearway.kernel import Kernel
@@ -19,6 +23,9 @@ from clearway.model.ids import DEFAULT_QUEUE, JobId
 from clearway.ports.control import Control, Notice
 from clearway.ports.storage import JOBS_PER_PAGE_MAX, JobQuery, Store
 from clearway.ports.views import JobState, JobView
+from clearway.server.standby import Standby
+
+_LOG = logging.getLogger(__name__)
 
 WAITING: Final = (JobState.PENDING, JobState.REQUEUE_HOLD)
 
@@ -44,7 +51,44 @@ class Pods:
     def __init__(self, config: KubernetesConfig, queues: Sequence[QueueSpec]) -> None:
         self.backend = KubernetesBackend(config)
         self.log_folder = config.log_folder
+        self._config = config
+        self._lease: Lease | None = None
         self.set_queues(queues)
+
+    def lead(self, address: tuple[str, int], look: Callable[[], None]) -> None:
+        """Return when it is this control plane's turn to decide; until then requests to `address` are told who leads.
+
+        look: called now and then; what it raises ends the waiting. Raises InputError.
+        """
+        if not self._config.lease:
+            return
+        self._lease = Lease(self._config, f"{socket.gethostname()}_{secrets.token_hex(4)}")
+        self.backend.may_write = self._lease.is_valid
+        standby: list[Standby] = []
+
+        def wait_for(holder: str) -> None:
+            if not standby:
+                standby.append(Standby(*address))
+                standby[0].start()
+            standby[0].leader = holder
+            _LOG.info("%s leads; this control plane waits", holder)
+
+        try:
+            self._lease.acquire(wait_for, look)
+        finally:
+            for server in standby:
+                server.stop()
+        _LOG.info("this control plane leads, as %s", self._lease.holder)
+
+    def check(self) -> None:
+        """Raise what ended the lead, if anything has."""
+        if self._lease is not None and self._lease.failure is not None:
+            raise self._lease.failure
+
+    def release(self) -> None:
+        """Let another one lead, once nothing is decided here any more."""
+        if self._lease is not None:
+            self._lease.release()
 
     def set_queues(self, queues: Sequence[QueueSpec]) -> None:
         """From now on pods may name these."""

@@ -144,6 +144,8 @@ class ControlPlane:
         """Raise what ended the controller, if it has ended by itself."""
         if self._failure is not None:
             raise InternalError(f"the control plane has stopped: {self._failure}") from self._failure
+        if self._pods is not None:
+            self._pods.check()
 
     def client(self) -> Client:
         """A client in the operator's name."""
@@ -191,6 +193,8 @@ class ControlPlane:
         self._controller.close()
         if self._thread.is_alive():
             self._thread.join(STOP_S)
+        if self._pods is not None:
+            self._pods.release()
         self._store.close()
         os.close(self._lock)
 
@@ -213,6 +217,8 @@ def start_control_plane(request: UpRequest, progress: Callable[[int, int], None]
         store = open_store(database_url(places, config))
         rehearse(policy, progress)
         pods = _make_pods(request, config, places)
+        if pods is not None:
+            pods.lead(config.address, lambda: progress(1, 1))
         backend = _make_local(request, config, places) if pods is None else pods.backend
         make_kernel = Kernel if pods is None else pods.make_kernel
         kernel = make_kernel(policy, RuntimeHistory())
@@ -289,6 +295,8 @@ def _make_pods(request: UpRequest, config: Config, places: Places) -> "Pods | No
         context=request.kube_context,
         shared=SharedFolder(path=config.shared_folder, claim=config.shared_claim),
         log_folder=str(places.folder / LOGS_FOLDER),
+        lease=config.lease,
+        lease_ms=config.lease_ms,
     )
     return Pods(settings, config.site.queues)
 

@@ -37,6 +37,9 @@ from clearway.wire.units import DeviceRequest, Scalar, parse_devices, parse_dura
 DEFAULT_LISTEN: Final = "127.0.0.1:8642"
 """Loopback only."""
 
+LEASE_MS_MIN: Final = 2 * SECOND_MS
+"""A leader must renew several times in the duration, over a network that may be slow."""
+
 RETRIES_MAX: Final = 1_000
 
 DEFAULT_QUEUES: Final = (
@@ -123,10 +126,12 @@ class UserModel(Schema):
 
 class KubernetesModel(Schema):
     """What pods of submitted jobs get. shared_folder: seen by all of them at the same path; of each node, or of the
-    PersistentVolumeClaim `shared_claim` in the job's namespace."""
+    PersistentVolumeClaim `shared_claim` in the job's namespace. lease: NAMESPACE/NAME, of several replicas."""
 
     shared_folder: Annotated[str, pydantic.Field(pattern=r"^(/[^/\x00]+)+$")] | None = None
     shared_claim: Name | None = None
+    lease: Annotated[str, pydantic.Field(pattern=r"^[a-z0-9-]{1,63}/[a-z0-9.-]{1,253}$")] | None = None
+    lease_duration: Annotated[int, convert(_read_delay), pydantic.Field(ge=LEASE_MS_MIN)] = 15 * SECOND_MS
 
     @pydantic.model_validator(mode="after")
     def _check_folder(self) -> Self:
@@ -190,7 +195,8 @@ class Config:
     policy: a name, a path, or the settings of a policy file. devices: virtual devices of this machine; None = those
     that the machine has. cluster: virtual nodes instead; None = this machine is the only node. visible_devices: how
     CUDA_VISIBLE_DEVICES names GPUs, by `index` or `uuid`.
-    shared_folder, shared_claim: for pods of submitted jobs; "" = none. document: what was read, for messages; None =
+    shared_folder, shared_claim: for pods of submitted jobs; "" = none. lease, lease_ms: of several control planes over
+    one Kubernetes cluster; "" = there is one alone. document: what was read, for messages; None =
     defaults.
     """
 
@@ -211,6 +217,8 @@ class Config:
     log_level: str = "info"
     shared_folder: str = ""
     shared_claim: str = ""
+    lease: str = ""
+    lease_ms: int = 15 * SECOND_MS
     document: Document | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -288,6 +296,8 @@ def _make_config(model: ConfigModel, short: ClusterSpec | None, document: Docume
         log_level=model.log_level,
         shared_folder=model.kubernetes.shared_folder or "",
         shared_claim=model.kubernetes.shared_claim or "",
+        lease=model.kubernetes.lease or "",
+        lease_ms=model.kubernetes.lease_duration,
         document=document,
     )
 

@@ -45,6 +45,7 @@ users:                                    # whom to expect; tokens are made by `
 # retries: 3                              # failed starts before a job is held
 # log_level: info
 # kubernetes: {shared_folder: none, shared_claim: none}   # what pods of submitted jobs see at the same path
+# kubernetes: {lease: none, lease_duration: 15s}          # NAMESPACE/NAME, where several replicas take turns
 """
 
 

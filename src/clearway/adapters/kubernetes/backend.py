@@ -59,9 +59,10 @@ READY_S: Final = 60.0
 class KubernetesBackend:
     """Implements `clearway.ports.backend.LastingBackend` on a real cluster.
 
-    Public beside the port. For the composition: `known_nodes`, to be set before `nodes` is called, gives those of the
-    journal, in the order in which they were added. For the intake: `book` under `lock`; `now_ms`, the time of the last
-    observation; `reasons` and `call_later`, for the backend's own thread; `serve` and `poke`.
+    Public beside the port. For the composition, to be set before `nodes` is called: `may_write`, see `Client`, and
+    `known_nodes`, which gives those of the journal, in the order in which they were added. For the intake: `book` under
+    `lock`; `now_ms`, the time of the last observation; `reasons` and `call_later`, for the backend's own thread;
+    `serve` and `poke`.
     """
 
     def __init__(self, config: KubernetesConfig) -> None:
@@ -69,6 +70,7 @@ class KubernetesBackend:
         self.lock = threading.Lock()
         self.now_ms = 0
         self.known_nodes: Callable[[], Iterable[NodeSpec]] = tuple
+        self.may_write: Callable[[], bool] | None = None
         self._on_change: Callable[[], None] = _nothing
         self._config = config
         self._world: World | None = None
@@ -210,7 +212,7 @@ class KubernetesBackend:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._main = asyncio.current_task()
-        client = await Client.connect(self._config)
+        client = await Client.connect(self._config, self.may_write)
         self._client = client
         self._binding = Pace(self._config.binds_max)
         self._evicting = asyncio.Semaphore(

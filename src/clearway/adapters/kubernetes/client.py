@@ -8,9 +8,10 @@ ExpiredError (410) or UnreachableError (no answer, or one that says to come back
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -58,10 +59,14 @@ class Change:
 
 
 class Client:
-    """One API server. Make it by `connect`, in the event loop that uses it; `close` it there."""
+    """One API server. Make it by `connect`, in the event loop that uses it; `close` it there.
 
-    def __init__(self, api: kube.ApiClient) -> None:
+    may_write: asked right before each call that changes something; one that must not be made is as if nobody answered.
+    """
+
+    def __init__(self, api: kube.ApiClient, may_write: Callable[[], bool] | None = None) -> None:
         self._api = api
+        self._may_write = may_write
         self._settings = api.configuration
         self._root = str(self._settings.host).rstrip("/")
         self._more = _find_way(self._settings)
@@ -70,10 +75,11 @@ class Client:
             connector_owner=False,
             read_bufsize=READ_BYTES,
             headers={"User-Agent": "clearway"},
+            trace_configs=[] if may_write is None else [self._make_fence()],
         )
 
     @staticmethod
-    async def connect(config: KubernetesConfig) -> "Client":
+    async def connect(config: KubernetesConfig, may_write: Callable[[], bool] | None = None) -> "Client":
         """Sign in as the configuration says. Raises InputError where there is nothing to sign in with."""
         settings = kube.Configuration()
         settings.connection_pool_maxsize = 2 * config.binds_max
@@ -87,7 +93,19 @@ class Client:
             raise InputError(
                 f"kubernetes: expected credentials in {place}, found {error}; name a file by `kubeconfig`"
             ) from error
-        return Client(kube.ApiClient(settings))
+        return Client(kube.ApiClient(settings), may_write)
+
+    def _make_fence(self) -> aiohttp.TraceConfig:
+        """Asks `may_write` when a connection is there and all that is left is to send."""
+        trace = aiohttp.TraceConfig()
+
+        async def ask(_session: aiohttp.ClientSession, context: SimpleNamespace, _params: object) -> None:
+            if context.trace_request_ctx != "GET" and self._may_write is not None and not self._may_write():
+                raise ConnectionError("it was not made, for this control plane does not lead any more")
+
+        trace.on_connection_create_end.append(ask)
+        trace.on_connection_reuseconn.append(ask)
+        return trace
 
     async def close(self) -> None:
         """Let go of the connections, and wait until they are gone: aiohttp closes those with TLS a little later."""
@@ -230,7 +248,13 @@ class Client:
         data = None if body is None else json.dumps(body).encode()
         try:
             return await self._session.request(
-                method, URL(url, encoded=True), data=data, headers=sent, timeout=timeout, **self._more
+                method,
+                URL(url, encoded=True),
+                data=data,
+                headers=sent,
+                timeout=timeout,
+                trace_request_ctx=method,
+                **self._more,
             )
         except (aiohttp.ClientError, TimeoutError, OSError, asyncio.IncompleteReadError) as error:
             raise UnreachableError(f"{method} {path}: no answer: {error!r}") from error

@@ -37,6 +37,8 @@ class KubernetesConfig:
     queue_default: that queue. binds_max: bindings and evictions on their way at once.
     replace_ms: how long a gang waits for the pod that takes the place of one that is gone.
     shared: for pods of submitted jobs. log_folder: where their output is collected; "" = nowhere.
+    lease: NAMESPACE/NAME of the Lease whose holder decides; "" = there is no other control plane. lease_ms: how long
+    others wait before they take it from one that is silent.
     """
 
     scheduler_name: str = "clearway"
@@ -52,3 +54,5 @@ class KubernetesConfig:
     replace_ms: int = 60_000
     shared: SharedFolder = SharedFolder()
     log_folder: str = ""
+    lease: str = ""
+    lease_ms: int = 15_000
