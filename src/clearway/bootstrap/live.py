@@ -20,11 +20,11 @@ from clearway import __version__
 from clearway.adapters.local.backend import LocalBackend
 from clearway.adapters.local.config import LocalConfig
 from clearway.adapters.local.keeper.host import Settings as KeeperSettings
-from clearway.adapters.storage import open_store
+from clearway.adapters.storage import SqlStore, open_store
 from clearway.bootstrap.configuration import read_config_file, resolve_policy
 from clearway.bootstrap.demo.story import DEMO_CONFIG
 from clearway.bootstrap.fanout import Feed, start_feed
-from clearway.bootstrap.journal import database_url
+from clearway.bootstrap.journal import database_url, guard_of, snapshots_of
 from clearway.bootstrap.machine import KEEPER_FOLDER, find_devices
 from clearway.bootstrap.places import (
     FOLDER_MODE,
@@ -39,12 +39,12 @@ from clearway.bootstrap.places import (
 )
 from clearway.bootstrap.policies import fit_to_pods
 from clearway.bootstrap.rehearsal import rehearse
+from clearway.bootstrap.snapshots import SnapshotMaker, snapshot_command
 from clearway.client import Client
 from clearway.forecast.runtime import RuntimeHistory
 from clearway.kernel import Kernel
 from clearway.live.clock import SystemClock
 from clearway.live.controller import Controller, ControlSettings
-from clearway.live.guard import GuardSettings
 from clearway.model.errors import InputError, InternalError, MissingExtraError
 from clearway.ports.backend import LastingBackend
 from clearway.ports.storage import Store
@@ -116,6 +116,9 @@ class ControlPlane:
         self._server = server
         self._failure: BaseException | None = None
         self._feed: Feed | None = None
+        self._snapshots = SnapshotMaker(
+            snapshot_command(places.folder), lambda: controller.last_record, begun=controller.read_from
+        )
         self._thread = threading.Thread(target=self._run, name="clearway-control")
 
     @property
@@ -132,6 +135,7 @@ class ControlPlane:
         source = str(self._config_file.absolute()) if self._config_file else ""
         running = Running(url=self.url, pid=os.getpid(), version=__version__, config=source, ca_file=self._certificate)
         write_running(self.places, running)
+        self._snapshots.begin()
 
     def _run(self) -> None:
         try:
@@ -185,6 +189,7 @@ class ControlPlane:
 
     def stop(self) -> None:
         """Stop serving, let the controller end its turn, let go of everything. Jobs go on."""
+        self._snapshots.stop()
         if self._feed is not None:
             self._feed.stop()
         with contextlib.suppress(FileNotFoundError):
@@ -209,7 +214,7 @@ def start_control_plane(request: UpRequest, progress: Callable[[int, int], None]
     policy = resolve_policy(config)
     places = Places(config.state_dir or find_state_dir(request.environment))
     lock = take_lock(places)
-    store: Store | None = None
+    store: SqlStore | None = None
     try:
         places.server.unlink(missing_ok=True)  # of one that was killed
         is_first_start = _make_token(places)
@@ -222,9 +227,15 @@ def start_control_plane(request: UpRequest, progress: Callable[[int, int], None]
         backend = _make_local(request, config, places) if pods is None else pods.backend
         make_kernel = Kernel if pods is None else pods.make_kernel
         kernel = make_kernel(policy, RuntimeHistory())
-        settings = ControlSettings(guard=GuardSettings(retries_max=config.retries))
         controller = Controller(
-            kernel, backend, store, SystemClock(), queues=site.queues, tenants=site.tenants, settings=settings
+            kernel,
+            backend,
+            store,
+            SystemClock(),
+            queues=site.queues,
+            tenants=site.tenants,
+            settings=ControlSettings(guard=guard_of(config)),
+            snapshots=snapshots_of(places, store.reader),
         )
         controller.start()
         server, bind = _make_server(config, places, controller, store, pods)

@@ -6,6 +6,7 @@ The state directory holds, each readable by its owner alone:
     token          token of the operator who started it first, for commands of the same user
     tokens.json    digests of all tokens
     up.lock        held while a control plane runs
+    snapshots/     of what the journal makes; may be deleted, the next start then reads all of it
 """
 
 import fcntl
@@ -58,6 +59,11 @@ class Places:
     def database(self) -> Path:
         """The default database."""
         return self.folder / "clearway.db"
+
+    @property
+    def snapshots(self) -> Path:
+        """What was made of the journal, for a start that need not read all of it."""
+        return self.folder / "snapshots"
 
     @property
     def log(self) -> Path:

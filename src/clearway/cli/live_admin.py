@@ -20,7 +20,7 @@ EXIT_DIFFERS: Final = 1
 
 users_app = typer.Typer(no_args_is_help=True, help="Who may use the control plane; edits the file of tokens.")
 config_app = typer.Typer(no_args_is_help=True, help="The configuration file: check, show, example, reload.")
-journal_app = typer.Typer(no_args_is_help=True, help="The journal: verify it, or replay its decisions.")
+journal_app = typer.Typer(no_args_is_help=True, help="The journal: verify it, replay it, shorten starts.")
 
 ConfigArgument = Annotated[
     Path | None, typer.Argument(metavar="FILE", help="YAML or TOML; else CLEARWAY_CONFIG, or the default place.")
@@ -209,7 +209,9 @@ def reload(context: typer.Context, json_target: JsonOption = None) -> None:
 # --- journal ----------------------------------------------------------------------------------------------------------
 
 
-@journal_app.command(help="Read every record of the journal and check the chain of its sums; exit code 65 if damaged.")
+@journal_app.command(
+    help="Read every record, and compare rows and snapshots with what the journal makes; exit code 65 if damaged."
+)
 def verify(context: typer.Context, state_dir: StateDirOption = None, json_target: JsonOption = None) -> None:
     """Read all of it."""
     from clearway.bootstrap.journal import verify_journal
@@ -220,9 +222,29 @@ def verify(context: typer.Context, state_dir: StateDirOption = None, json_target
     if not is_json_only(json_target):
         text = "{records} records, up to number {last}: whole"
         session.screen.print(session.say(text, records=found.records, last=found.last), markup=False)
+        text = "{rows} rows of jobs and {snapshots} snapshots: as the journal says"
+        values = {"rows": found.rows, "snapshots": len(found.snapshots)}
+        session.screen.print(session.say(text, **values), markup=False)
     if json_target is not None:
-        values = {"records": found.records, "last": found.last, "kinds": dict(found.kinds), "audit": found.audit}
-        write_json(session, values, json_target)
+        write_json(session, asdict(found), json_target)
+
+
+@journal_app.command(help="Keep what the journal makes, so that a start reads only what comes after.")
+def snapshot(
+    context: typer.Context,
+    least: Annotated[int, typer.Option("--least", metavar="N", min=1, help="Not for fewer records than these.")] = 1,
+    state_dir: StateDirOption = None,
+) -> None:
+    """Beside a control plane that runs, or without one. One that runs has it done by itself."""
+    from clearway.bootstrap.journal import snapshot_journal
+
+    session = session_of(context)
+    places = places_of(state_dir)
+    made = snapshot_journal(places, config_of(places), least)
+    if made is None:
+        session.note("Too few records have come since the last snapshot: none was made")
+    else:
+        session.note("Snapshot of record {record}: {size} bytes", record=made.record, size=len(made.payload))
 
 
 @journal_app.command(help="Decide again from the journal's events, and compare with what was decided then.")

@@ -4,7 +4,8 @@ Invariants: free plus used equals total per device; a job holds all replicas of 
 the records beside them tell the same story. Must not: decide anything, or ask the time.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +78,22 @@ from clearway.model.events import (
 )
 from clearway.model.ids import JobId
 from clearway.model.plan import Reserve
+
+DERIVED: Final = frozenset(
+    (
+        "policy",
+        "run_times",
+        "keeps_run_times",
+        "keeps_history",
+        "box",
+        "door",
+        "_res",
+        "_work",
+        "_lifecycle",
+        "_handlers",
+    )
+)
+"""Attributes that belong to a policy or a process, or are made of the others."""
 
 
 class ClusterState:
@@ -162,6 +179,21 @@ class ClusterState:
         for one in event.events:
             self._handlers[type(one)](one)
 
+    # --- between two processes ---------------------------------------------------------------------------------------
+
+    def attributes(self) -> dict[str, Any]:
+        """All that the events made, for `resume` in another process."""
+        return {name: value for name, value in vars(self).items() if name not in DERIVED}
+
+    def resume(self, attributes: Mapping[str, Any], run_times: RunTimes | None) -> None:
+        """Become the box of which `attributes` were taken, while a journal is read."""
+        assert set(attributes) == set(self.attributes()), "expected what `attributes` gave, found other names"
+        for name, value in attributes.items():
+            setattr(self, name, value)
+        self.run_times = run_times if self.keeps_run_times else None
+        self._make_work_room()
+        self._renew_box()
+
     # --- the cluster -------------------------------------------------------------------------------------------------
 
     def _on_node_added(self, event: NodeAdded) -> None:
@@ -231,10 +263,14 @@ class ClusterState:
         self.refresh_box()
 
     def _on_forecast(self, event: DemandForecast) -> None:
-        is_large = sum(node.device_count for node in self.inventory.specs) >= self.policy.headroom.cluster_min
-        self.forecast_devices = event.devices if is_large else 0
+        self.regard_forecast(event.devices)
         self.forecast_until_ms = event.until_ms
         self.capacity_grew = True
+
+    def regard_forecast(self, devices: int) -> None:
+        """So many devices are expected to be wanted; in a small cluster it is not regarded."""
+        is_large = sum(node.device_count for node in self.inventory.specs) >= self.policy.headroom.cluster_min
+        self.forecast_devices = devices if is_large else 0
 
     def _on_power_budget(self, event: PowerBudgetSet) -> None:
         self.power_budget_watts = event.watts
@@ -343,14 +379,17 @@ class ClusterState:
 
     def refresh_box(self) -> None:
         """Make `box` name the present arrays, after one of them was replaced by a larger one."""
-        wide = max(self.inventory.pools.shape[1], self.inventory.nodes.shape[1])
-        if self._work.shape[1] < wide:
-            self._work = make_table(WORK_ROWS, wide)
-            self.make_reservation_room(self._res[0].shape[1])
+        self._make_work_room()
         if self.meta[META_LINKS_LEFT] == 0:
             self.make_link_room(64)
         self.order.grow_sort(self.rows.table.shape[1])
         self._renew_box()
+
+    def _make_work_room(self) -> None:
+        wide = max(self.inventory.pools.shape[1], self.inventory.nodes.shape[1])
+        if self._work.shape[1] < wide:
+            self._work = make_table(WORK_ROWS, wide)
+            self.make_reservation_room(self._res[0].shape[1])
 
     def make_reservation_room(self, depth: int) -> None:
         """Make room for `depth` reservations; those that were there are forgotten."""

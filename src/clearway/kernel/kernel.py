@@ -1,7 +1,9 @@
 """Events in, commands out. Whoever drives the kernel owns threads, sockets and clocks; the kernel owns none."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
+from clearway.engine.adoption import adopt_policy, begin_reading
 from clearway.engine.check import Checker
 from clearway.engine.cycle import Planner
 from clearway.engine.explain import explain
@@ -35,12 +37,15 @@ class Kernel:
         self._planner = Planner(self.state)
         self._checker = Checker(self.state)
         self._wake_ms: int | None = None
+        self._is_reading = False
 
     def handle(self, event: Event) -> tuple[Command, ...]:
         """Take in what happened, decide, and return what is to be done, in order.
 
         Raises InternalError when the checker refuses the plan: nothing of it is applied, and the state is as before.
         """
+        if self._is_reading:
+            self.finish_reading()
         state = self.state
         self.accepted = []
         state.apply(event)
@@ -75,13 +80,40 @@ class Kernel:
         """Whether the last cycle ended before every waiting job was looked at; a `WakeAt` was sent, to go on."""
         return self._planner.was_cut
 
+    def begin_reading(self) -> None:
+        """A journal is to be taken in by a kernel that has seen nothing yet: until `finish_reading` the state does not
+        depend on the policy, so that it may be kept for others."""
+        if not self._is_reading:
+            assert self.state.version == 0, "a journal is taken in before anything else"
+            self._is_reading = True
+            begin_reading(self.state)
+
     def recover(self, event: Event) -> None:
-        """Take in a record of a journal, plans that were accepted included, without deciding anything. After the last
-        one, `handle` decides by the state that the journal tells of; what the planner only remembers is made anew."""
+        """Take in a record of a journal, plans that were accepted included, without deciding anything."""
+        self.begin_reading()
         if isinstance(event, PlanAccepted):
             self._planner.place_fresh()
             self.plan = event.plan
         self.state.apply(event)
+
+    def resume(self, state: Mapping[str, Any], run_times: RunTimes | None) -> None:
+        """Go on reading where another kernel, `begin_reading` behind it, had a state of these `attributes`."""
+        self.begin_reading()
+        self.state.resume(state, run_times)
+
+    def finish_reading(self) -> None:
+        """After the last record: `handle` decides by the state that the journal tells of. What follows from the policy
+        and what the planner only remembers is made anew."""
+        self.begin_reading()
+        self._is_reading = False
+        adopt_policy(self.state, self.policy)
+        self._planner = Planner(self.state)
+        self._checker = Checker(self.state)
+
+    def become(self, other: "Kernel") -> "Kernel":
+        """Be what the other is, which is not used any more; for whoever knows this one. Returns this one."""
+        vars(self).update(vars(other))
+        return self
 
     @property
     def at_rest(self) -> bool:

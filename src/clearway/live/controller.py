@@ -30,6 +30,7 @@ from clearway.live.clock import Clock
 from clearway.live.guard import DEFAULT_GUARD, GuardSettings
 from clearway.live.memory import Decided, Memory
 from clearway.live.notices import Notices
+from clearway.live.recall import load_newest
 from clearway.live.requests import Action, Ask, Inbox, Intake
 from clearway.model.allocation import Allocation
 from clearway.model.cluster import QueueSpec, TenantSpec
@@ -53,6 +54,7 @@ from clearway.model.runs import RunSpec
 from clearway.model.units import FOREVER_MS, SECOND_MS
 from clearway.ports.backend import BackendCommand, LastingBackend, World
 from clearway.ports.control import Notice, Submission
+from clearway.ports.snapshots import Snapshots
 from clearway.ports.storage import AuditLine, Changes, JobQuery, StorageError, Store
 from clearway.ports.views import ClusterView, JobView
 
@@ -95,7 +97,8 @@ class _Unwritten:
 class Controller:
     """See `clearway.ports.control.Control`. `start` once, then `run` in a thread of its own, or `turn` by turn.
 
-    queues, tenants: the site; see `set_site`. decision_log: gets one line per command.
+    queues, tenants: the site; see `set_site`. decision_log: gets one line per command. snapshots: from which a start
+    goes on; None = it reads the whole journal. read_from: the record of the one that was taken.
     """
 
     def __init__(
@@ -109,6 +112,7 @@ class Controller:
         tenants: Sequence[TenantSpec] = (),
         settings: ControlSettings | None = None,
         decision_log: Callable[[str], None] | None = None,
+        snapshots: Snapshots | None = None,
     ) -> None:
         self._settings = settings or ControlSettings()
         self._memory = Memory(kernel, self._settings.guard)
@@ -117,7 +121,9 @@ class Controller:
         self._clock = clock
         self._site = (tuple(queues), tuple(tenants))
         self._decision_log = decision_log
+        self._snapshots = snapshots
         self.digest = DecisionDigest()
+        self.read_from = 0
         self._lock = RLock()  # held while the memory changes, for who reads it from another thread
         self._inbox = Inbox(self._settings.requests_max)
         self._notices = Notices()
@@ -160,8 +166,9 @@ class Controller:
         self._is_ready = True
 
     def _recall(self, memory: Memory) -> None:
-        """Have `memory` take in the whole journal."""
-        for number, event in self._store.read_journal():
+        """Have `memory` take in the journal, from the newest snapshot on that is good."""
+        self.read_from = self._seq = 0 if self._snapshots is None else load_newest(memory, self._snapshots)
+        for number, event in self._store.read_journal(self._seq):
             memory.recover(event)
             self._seq = number
         runs = self._store.read_runs(sorted(memory.books.jobs))
@@ -449,7 +456,8 @@ class Controller:
     # --- another policy -------------------------------------------------------------------------------------------
 
     def set_policy(self, policy: Policy) -> "Future[None]":
-        """Decide by another policy from now on. The journal is read anew with it, as by a control plane that starts."""
+        """Decide by another policy from now on. What is remembered is made anew with it, as by a control plane that
+        starts: from the newest snapshot on."""
         return self._ask(lambda _: self._change_policy(policy), is_read=True)  # type: ignore[return-value]
 
     def _change_policy(self, policy: Policy) -> None:
@@ -462,6 +470,7 @@ class Controller:
         memory = Memory(Kernel(policy, RuntimeHistory()), self._settings.guard)
         self._recall(memory)
         with self._lock:
+            memory.kernel = self._memory.kernel.become(memory.kernel)
             self._memory = memory
         self._timer_ms = FOREVER_MS
         self._told = [ControlStarted(now_ms, policy.name)]
@@ -547,6 +556,11 @@ class Controller:
     def subscribe(self, take: Callable[[Notice], None]) -> Callable[[], None]:
         """See `Control.subscribe`."""
         return self._notices.subscribe(take)
+
+    @property
+    def last_record(self) -> int:
+        """Number of the journal's last record."""
+        return self._seq
 
     @property
     def is_ready(self) -> bool:

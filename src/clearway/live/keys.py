@@ -28,3 +28,11 @@ class Keys:
     def find(self, actor: str, key: str) -> tuple[JobId, ...] | None:
         """The jobs of an accepted submission, None = the key is new."""
         return self._jobs.get((actor, key))
+
+    def kept(self) -> OrderedDict[tuple[str, str], tuple[JobId, ...]]:
+        """What `restore` takes."""
+        return self._jobs
+
+    def restore(self, kept: OrderedDict[tuple[str, str], tuple[JobId, ...]]) -> None:
+        """Know what another knew."""
+        self._jobs = kept

@@ -16,6 +16,7 @@ from clearway.kernel import Kernel
 from clearway.live.books import Book, Books, Draft, each_part, with_run
 from clearway.live.guard import Guard, GuardSettings
 from clearway.live.keys import Keys
+from clearway.live.snapshot import make_basis, parse, render
 from clearway.live.views import Places, Views
 from clearway.model.commands import Command
 from clearway.model.events import (
@@ -39,6 +40,9 @@ from clearway.ports.views import JobView
 
 _NS_PER_MS: Final = 1e6
 
+PARTS: Final = ("state", "run_times", "books", "caps", "keys", "guard", "views", "demand", "last_id")
+"""Of a snapshot."""
+
 
 @dataclass(frozen=True, slots=True)
 class Decided:
@@ -57,10 +61,11 @@ class Decided:
 
 class Memory:
     """kernel: decides. books: jobs that have not ended. runs: how to run each of them. views: nodes, queues, tenants.
-    keys: of submissions. last_id: the highest number of a job."""
+    keys: of submissions. last_id: the highest number of a job. basis: see `clearway.live.snapshot`."""
 
     def __init__(self, kernel: Kernel, guard: GuardSettings) -> None:
         self.kernel = kernel
+        self.basis = make_basis(kernel.policy.fair_share.half_life_ms, guard)
         self.books = Books()
         self.places = Places(kernel.state)
         self.views = Views(kernel.state, self.books.jobs)
@@ -68,12 +73,12 @@ class Memory:
         self.runs: dict[JobId, RunSpec] = {}
         self.last_id = JobId(0)
         self._guard = Guard(guard, self.books.jobs.get)
-        self._demand = DemandFeed() if kernel.policy.headroom.enabled else None
+        self._demand: DemandFeed | None = DemandFeed()
 
     # --- the journal ----------------------------------------------------------------------------------------------
 
-    def recover(self, event: Event) -> None:
-        """Take in a record of the journal."""
+    def recover(self, event: Event) -> Draft:
+        """Take in a record of the journal; what it changed."""
         self._guard.note(event)
         self.keys.note(event)
         self._note_demand(event)
@@ -84,14 +89,51 @@ class Memory:
         self.books.commit(draft)
         if draft.changed:
             self.last_id = max(self.last_id, *draft.changed)
+        return draft
 
     def finish_recovery(self, runs: Mapping[JobId, RunSpec], last_id: JobId) -> None:
         """After the last record: how the jobs that have not ended are run, and the highest number ever given."""
+        self.kernel.finish_reading()
+        if not self.kernel.policy.headroom.enabled:
+            self._demand = None
         self.last_id = max(self.last_id, last_id)
         self.runs = dict(runs)
         for job, run in self.runs.items():
             self.books.jobs[job] = with_run(self.books.jobs[job], run)
         self.views.note_jobs(self.books.jobs.values())
+
+    def dump(self) -> bytes:
+        """All that the records given to `recover` made, before `finish_recovery`: the same bytes for the same ones."""
+        self.kernel.begin_reading()
+        kernel, books = self.kernel, self.books
+        views, keys, guard = self.views.kept(), self.keys.kept(), self._guard.kept()
+        parts = (
+            kernel.state.attributes(),
+            kernel.state.run_times,
+            books.jobs,
+            books.caps,
+            keys,
+            guard,
+            views,
+            self._demand,
+            self.last_id,
+        )
+        return render(dict(zip(PARTS, parts, strict=True)))
+
+    def load(self, payload: bytes) -> None:
+        """Go on from where `dump` was called, in a memory that has taken nothing in. Raises InputError for bytes of
+        something else, and nothing changed."""
+        parts = parse(payload, PARTS)
+        self.kernel.resume(parts["state"], parts["run_times"])
+        self.books.jobs.update(parts["books"])
+        self.books.caps.update(parts["caps"])
+        self.places = Places(self.kernel.state)
+        self.views = Views(self.kernel.state, self.books.jobs)
+        self.views.restore(parts["views"])
+        self.keys.restore(parts["keys"])
+        self._guard.restore(parts["guard"])
+        self._demand = parts["demand"]
+        self.last_id = parts["last_id"]
 
     def _note_demand(self, event: Event) -> None:
         """Arrivals, and forecasts that were made of them, for the forecaster."""

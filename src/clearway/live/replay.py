@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from clearway.kernel import Kernel
 from clearway.live.books import each_part
+from clearway.live.snapshot import parse, render
 from clearway.model.events import ControlStarted, Event, PlanAccepted
 from clearway.model.plan import Plan
 from clearway.wire.codec import encode_plan
@@ -69,6 +70,8 @@ class _Replay:
         self._make_kernel = make_kernel
         self._kernel: Kernel | None = None
         self._seen: list[Event] = []
+        self._read: Kernel | None = None  # took in, without deciding, the first `_read_count` of them
+        self._read_count = 0
         self._awaited: Iterator[PlanAccepted] = iter(())
         self._records = self._plans = self._starts = 0
 
@@ -94,14 +97,25 @@ class _Replay:
             return Difference(record=number, expected="", found=render_plan(missing.plan))
         if started is not None:
             self._starts += 1
-            self._kernel = self._make_kernel(started.policy)
-            for record in self._seen:
-                self._kernel.recover(record)
+            self._kernel = self._take_over(started.policy)
         if self._kernel is None:
             self._kernel = self._make_kernel("")
         self._kernel.handle(event)
         self._awaited = iter(self._kernel.accepted)
         return None
+
+    def _take_over(self, policy_name: str) -> Kernel:
+        """The kernel of a control plane that starts now. What was read for the one before is not read again."""
+        kernel, read = self._make_kernel(policy_name), self._read
+        if read is None or read.policy.fair_share.half_life_ms != kernel.policy.fair_share.half_life_ms:
+            read, self._read_count = self._make_kernel(policy_name), 0
+        for record in self._seen[self._read_count :]:
+            read.recover(record)
+        self._read, self._read_count = read, len(self._seen)
+        read.begin_reading()
+        parts = {"state": read.state.attributes(), "run_times": read.state.run_times}
+        kernel.resume(**parse(render(parts), ("state", "run_times")))
+        return kernel
 
     def result(self, difference: Difference | None) -> Replayed:
         """What was found so far."""

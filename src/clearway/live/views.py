@@ -2,8 +2,8 @@
 something changed are made anew; counts of jobs are kept as they change."""
 
 from collections import Counter, deque
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import numpy as np
 
@@ -115,6 +115,22 @@ class Views:
             elif isinstance(part, DeviceUp):
                 self._device_reasons.pop((part.node, part.device), None)
                 self._touch(part.node)
+
+    def kept(self) -> dict[str, Any]:
+        """What `restore` takes: all that `note` was told."""
+        return {
+            "nodes": len(self._nodes),
+            "drained": self.drain_reasons,
+            "down": self._down_reasons,
+            "devices": self._device_reasons,
+        }
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        """Know what another knew."""
+        self._nodes = [None] * kept["nodes"]
+        self.drain_reasons = kept["drained"]
+        self._down_reasons = kept["down"]
+        self._device_reasons = kept["devices"]
 
     def _touch(self, node: str) -> None:
         self._nodes[self._state.inventory.index(node)] = None

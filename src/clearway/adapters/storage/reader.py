@@ -97,6 +97,12 @@ class SqlReader:
             for seq, payload in page:
                 yield seq, rows.decode_record(seq, payload)
 
+    def checksum_of(self, record: int) -> str | None:
+        """Of a record of the journal, and so of all before it; None = no such record. Raises StorageError."""
+        with self._statement("reading the journal") as connection:
+            found = connection.execute(sa.select(JOURNAL.c.checksum).where(JOURNAL.c.seq == record)).scalar()
+        return None if found is None else str(found)
+
     def close(self) -> None:
         """Let go of connections. The store does this for its own reader."""
         self._database.close()
