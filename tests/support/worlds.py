@@ -36,7 +36,7 @@ def make_allocation(nodes, devices):
     return Allocation(np.array(nodes, dtype=np.int64), np.array(devices, dtype=np.int64))
 
 
-def run_checked(world, kernel):
+def run_checked(world, kernel, *more_checkers):
     """Replay a random world with every checker on. Returns the result; raises InternalError with the seed."""
     shadow = ShadowCluster(world.seed, [make_queue_rule(world.queues), make_quota_rule(world.tenants)])
     result = run_twin(
@@ -48,7 +48,7 @@ def run_checked(world, kernel):
         faults=world.faults,
         extra_events=world.extra_events,
         seed=world.seed,
-        checkers=[shadow, StateChecker(shadow, kernel.state)],
+        checkers=[shadow, StateChecker(shadow, kernel.state), *more_checkers],
     )
     shadow.check_end()
     names = [result.jobs.outcome_names[code] if code >= 0 else None for code in result.jobs.outcome]

@@ -27,7 +27,8 @@ META_LEVELS: Final = 9  # bit mask of topology levels at which some domain holds
 META_NODE_ASKED: Final = 10  # 1 = some class asks for CPUs or memory; else nobody looks at what `res_*` has of them
 META_LISTED: Final = 11  # so many entries of `running` from its beginning are sorted; those behind are new
 META_GAPS: Final = 12  # sorted entries whose job has left
-META_SIZE: Final = 13
+META_BEGIN_IN: Final = 13  # a node in whose domains a crowd that lies nowhere yet must begin; NONE = anywhere
+META_SIZE: Final = 14
 
 # --- typical: int64[2, n], the classes that are expected and how often, for the fragmentation score ------------------
 TYPICAL_CLASS: Final = 0
@@ -73,6 +74,7 @@ class Box(NamedTuple):
 
     eligible: int64[label requirements, nodes], 1 = the node carries the labels. totals: see `place`.
     job_link: int64[job rows], head of the footprint of a job that holds devices.
+    rules, tallies, domains, counts, liked: see `crowds`.
     res_pool: int64[pools, depth], what is free on a pool at the start of each reservation: a pool's line is short, and
     only the lines of pools that matter are looked at. res_cpu, res_mem: int64[depth, nodes], the same of nodes.
     """
@@ -96,6 +98,11 @@ class Box(NamedTuple):
     res_mem: Table
     work: Table
     typical: Table
+    rules: Table
+    tallies: Table
+    domains: Table
+    counts: Table
+    liked: Table
 
 
 Door = NDArray[np.int64] | Box
@@ -150,6 +157,11 @@ def _open_compiled(door: NDArray[np.int64]) -> Box:
         _table(door, 16),  # res_mem
         _table(door, 17),  # work
         _table(door, 18),  # typical
+        _table(door, 19),  # rules
+        _table(door, 20),  # tallies
+        _table(door, 21),  # domains
+        _table(door, 22),  # counts
+        _table(door, 23),  # liked
     )
 
 

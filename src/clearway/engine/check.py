@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearway.engine.box import Box, Door, open_box
+from clearway.engine.check_neighbours import check_neighbours
 from clearway.engine.check_power import check_power
 from clearway.engine.compiled import compiled, compiled_inline, compiled_inside
 from clearway.engine.lifecycle import HOLDING
@@ -280,6 +281,8 @@ class Checker:
                 notes.append(note)
         if not self._is_alone:
             self._clear(plan.moves)
+        if plan.moves:
+            notes.extend(check_neighbours(self.state, plan))
         if self.state.power_budget_watts is not None or self.state.caps:
             notes.extend(check_power(self.state, plan))
         return tuple(notes)

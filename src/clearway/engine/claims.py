@@ -8,6 +8,7 @@ import numpy as np
 
 from clearway.engine.box import Box, Door, open_box
 from clearway.engine.compiled import compiled, compiled_inline
+from clearway.engine.neighbours import count_neighbours
 from clearway.engine.place import refresh_device, share_memory
 from clearway.engine.tables import (
     CLASS_CPU,
@@ -15,6 +16,7 @@ from clearway.engine.tables import (
     CLASS_EXCLUSIVE,
     CLASS_MEM,
     CLASS_SHARE,
+    CLASS_SOCIAL,
     DEVICE_CLAIM,
     DEVICE_HEALTHY,
     DEVICE_MEM_FREE,
@@ -62,6 +64,8 @@ def reserve_node(box: Box, cls: int, node: int, count: int) -> None:
     box.nodes[NODE_MEM_FREE, node] -= count * box.classes[CLASS_MEM, cls]
     box.nodes[NODE_CLAIMS, node] += count
     box.nodes[NODE_CLAIMS_ALONE, node] += count * box.classes[CLASS_EXCLUSIVE, cls]
+    if box.classes[CLASS_SOCIAL, cls] == 1:
+        count_neighbours(box, cls, node, count)
 
 
 @compiled

@@ -112,6 +112,14 @@ def keep_domain(box: Box, level: int, domain: int) -> None:
 
 
 @compiled_inside
+def leave_domain(box: Box, level: int, domain: int) -> None:
+    """Zero the capacity of pools in the domain."""
+    for pool in range(box.meta[META_POOLS]):
+        if domain_of(box, level, pool) == domain:
+            box.work[WORK_CAPACITY, pool] = 0
+
+
+@compiled_inside
 def largest_capacity_pool(box: Box, filled: int, left: int) -> int:
     """Of the first `filled` pools in WORK_LIST the one that takes `left` replicas with least to spare, else the one
     that takes most; NONE if all are empty."""

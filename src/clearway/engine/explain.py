@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from clearway.engine.box import META_RESERVATIONS, RES_JOB, RES_START
 from clearway.engine.dominant import rows_in_turn
 from clearway.engine.explain_limits import find_blocks, find_limits
+from clearway.engine.explain_neighbours import find_neighbours
 from clearway.engine.explain_power import find_power
 from clearway.engine.explain_room import (
     BLOCKERS_MAX,
@@ -124,7 +125,7 @@ def _find_all(state: ClusterState, record: JobRecord) -> list[Finding]:
         return [*blocks, *limits, *room] if blocks else [*_as_recorded(state, record), *limits, *room]
     beside = [] if room else _find_reserved(scene, record, need)
     power = find_power(scene, record, need, has_room=not (room or beside))
-    found = [*limits, *power, *room, *beside]
+    found = [*limits, *power, *room, *beside] or find_neighbours(state, record)
     found.extend(_find_ahead(state, record, waits_for_room=bool(room or beside or power) or not found))
     return found or _as_recorded(state, record)
 

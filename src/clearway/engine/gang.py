@@ -9,8 +9,10 @@ from typing import Final
 import numpy as np
 
 from clearway.engine.box import (
+    META_BEGIN_IN,
     META_MANY_POOLS,
     META_MODELS,
+    META_NODES,
     META_POOLS,
     META_RESERVATIONS,
     RES_START,
@@ -31,12 +33,19 @@ from clearway.engine.domains import (
     domain_of,
     is_level_used,
     keep_domain,
+    leave_domain,
     level_of_step,
     smallest_domain,
 )
 from clearway.engine.fragmentation import (
     fragmentation_growth,
     typical_appetite,
+)
+from clearway.engine.neighbours import (
+    apart_from_itself,
+    beginning_tally,
+    may_join,
+    wish_score,
 )
 from clearway.engine.place import (
     TOTAL_ANY,
@@ -50,6 +59,7 @@ from clearway.engine.place import (
 from clearway.engine.reasons import (
     PLACED,
     REASON_FRAGMENTATION,
+    REASON_NEIGHBOURS,
     REASON_RESERVED,
     REASON_RESOURCES,
     REASON_TOPOLOGY,
@@ -60,6 +70,7 @@ from clearway.engine.tables import (
     CLASS_MEM,
     CLASS_MODELS,
     CLASS_SHARE,
+    CLASS_SOCIAL,
     DEVICE_POOL,
     LEVEL_NODE,
     LEVEL_NVLINK,
@@ -92,6 +103,10 @@ WEIGHTS: Final = 5
 
 SCORE_NONE: Final = 1e300
 
+DOMAINS_TRIED_MAX: Final = 64
+"""Domains of one level that are tried for a gang with rules about neighbours: a bound on a search that rarely needs
+more than a few."""
+
 
 @compiled_inline
 def free_devices_allowed(box: Box, cls: int) -> int:
@@ -108,9 +123,10 @@ def free_devices_allowed(box: Box, cls: int) -> int:
 
 @compiled_inline
 def capacity_beside(box: Box, cls: int, pool: int, end_ms: int, most: int) -> int:
-    """`pool_capacity`, and not more than what every reservation that begins before `end_ms` leaves."""
+    """`pool_capacity`, and not more than what every reservation that begins before `end_ms` leaves; 0 where neighbours
+    forbid it."""
     count = pool_capacity(box, cls, pool, most)
-    if count == 0:
+    if count == 0 or (box.classes[CLASS_SOCIAL, cls] == 1 and not may_join(box, cls, box.pools[POOL_NODE, pool], True)):
         return 0
     each = box.classes[CLASS_DEVICES, cls] * box.classes[CLASS_SHARE, cls]
     for index in range(box.meta[META_RESERVATIONS]):
@@ -171,6 +187,8 @@ def pool_score(box: Box, cls: int, pool: int, weights: np.ndarray, mean_load: fl
         score -= weights[WEIGHT_SPEED] * box.pools[POOL_SPEED_PPM, pool] / 1e6
     if box.classes[CLASS_SHARE, cls] < 1000 and has_room_shared(box, cls, pool):
         score -= weights[WEIGHT_PACK]
+    if box.classes[CLASS_SOCIAL, cls] == 1:
+        score += wish_score(box, cls, box.pools[POOL_NODE, pool])
     return score
 
 
@@ -224,16 +242,19 @@ def best_pool(box: Box, cls: int, end_ms: int, weights: np.ndarray, model: int, 
     best_score = SCORE_NONE
     mean = mean_device_load(box) if weights[WEIGHT_SPREAD] != 0.0 else 0.0
     is_whole = box.classes[CLASS_SHARE, cls] == 1000
+    is_social = box.classes[CLASS_SOCIAL, cls] == 1
     only_pack = (
-        weights[WEIGHT_SPREAD] == 0.0 and weights[WEIGHT_FRAGMENTATION] == 0.0 and weights[WEIGHT_SPEED] == 0.0
-    ) and is_whole
+        (weights[WEIGHT_SPREAD] == 0.0 and weights[WEIGHT_FRAGMENTATION] == 0.0 and weights[WEIGHT_SPEED] == 0.0)
+        and is_whole
+        and not is_social
+    )
     needed = box.classes[CLASS_DEVICES, cls]
     if only_pack and needed > 0 and model == NONE and level == NONE:
         return tightest_pool(box, cls, end_ms, needed)
     cpu_most, memory_most = typical_appetite(box) if weights[WEIGHT_FRAGMENTATION] != 0.0 else (0, 0)
     cpu_most += box.classes[CLASS_CPU, cls]
     memory_most += box.classes[CLASS_MEM, cls]
-    may_repeat = is_whole and needed > 0 and not only_pack
+    may_repeat = is_whole and needed > 0 and not only_pack and not is_social
     kind = 0
     seen = 0
     for pool in range(box.meta[META_POOLS]):
@@ -306,6 +327,8 @@ def fill_capacity(box: Box, cls: int, end_ms: int, most: int, model: int) -> int
             count = pool_capacity(box, cls, pool, most)
             if count > 0:
                 count = least_capacity(box, cls, pool, NONE, end_ms, count)
+            if count > 0 and box.classes[CLASS_SOCIAL, cls] == 1:
+                count = room_among_neighbours(box, cls, box.pools[POOL_NODE, pool], count)
         box.work[WORK_CAPACITY, pool] = count
         total += count
     return total
@@ -380,6 +403,83 @@ def name_one_by_one(
     return replica == len(at_nodes)
 
 
+@compiled_inside
+def name_among_neighbours(
+    box: Box,
+    cls: int,
+    end_ms: int,
+    weights: np.ndarray,
+    model: int,
+    level: int,
+    domain: int,
+    at_nodes: np.ndarray,
+    at_devices: np.ndarray,
+) -> bool:
+    """`name_one_by_one` for a gang with rules about neighbours: first in the domain of the topology that it is given,
+    then in others of that level; where a crowd begins with it, beginning in one domain of that crowd after the other.
+    """
+    replicas = len(at_nodes)
+    for _ in range(DOMAINS_TRIED_MAX):
+        tally = beginning_tally(box, cls)
+        if tally == NONE:
+            if name_one_by_one(box, cls, end_ms, weights, model, level, domain, at_nodes, at_devices):
+                return True
+        else:
+            for node in range(box.meta[META_NODES]):
+                if not is_first_with_room(box, tally, node, level, domain, replicas):
+                    continue
+                box.meta[META_BEGIN_IN] = node
+                named = name_one_by_one(box, cls, end_ms, weights, model, level, domain, at_nodes, at_devices)
+                box.meta[META_BEGIN_IN] = NONE
+                if named:
+                    return True
+        if level == LEVEL_SITE:
+            return False
+        leave_domain(box, level, domain)
+        domain = smallest_domain(box, replicas, level)
+        if domain == NONE:
+            return False
+    return False
+
+
+@compiled_inside
+def is_first_with_room(box: Box, tally: int, node: int, level: int, domain: int, replicas: int) -> bool:
+    """Whether the node's domain of the tally has room for the gang, within a domain of the topology, and no node before
+    this one lies in it."""
+    wanted = box.domains[tally, node]
+    if wanted == NONE:
+        return False
+    for before in range(node):
+        if box.domains[tally, before] == wanted:
+            return False
+    total = 0
+    for pool in range(box.meta[META_POOLS]):
+        if box.domains[tally, box.pools[POOL_NODE, pool]] == wanted and domain_of(box, level, pool) == domain:
+            total += box.work[WORK_CAPACITY, pool]
+    return total >= replicas
+
+
+@compiled_inside
+def room_among_neighbours(box: Box, cls: int, node: int, count: int) -> int:
+    """`count`, or the fewer replicas that rules about neighbours allow on this node at most."""
+    if not may_join(box, cls, node, False):
+        return 0
+    return 1 if apart_from_itself(box, cls, node) else count
+
+
+@compiled_inside
+def has_room_but_for_neighbours(box: Box, cls: int, end_ms: int, replicas: int) -> bool:
+    """Whether only rules about neighbours keep the gang from starting: there is room for as many replicas."""
+    total = 0
+    for pool in range(box.meta[META_POOLS]):
+        count = pool_capacity(box, cls, pool, replicas)
+        if count > 0:
+            total += least_capacity(box, cls, pool, NONE, end_ms, count)
+        if total >= replicas:
+            return True
+    return False
+
+
 @compiled_inline
 def pool_of_replica(box: Box, needed: int, at_nodes: np.ndarray, at_devices: np.ndarray, replica: int) -> int:
     """The pool on which a named replica lies."""
@@ -392,6 +492,8 @@ def pool_of_replica(box: Box, needed: int, at_nodes: np.ndarray, at_devices: np.
 def can_name_by_capacity(box: Box, cls: int, weights: np.ndarray) -> bool:
     """Whether capacities of pools are independent of one another and only the number of nodes matters."""
     if weights[WEIGHT_SPREAD] != 0.0 or weights[WEIGHT_FRAGMENTATION] != 0.0 or box.classes[CLASS_SHARE, cls] < 1000:
+        return False
+    if box.classes[CLASS_SOCIAL, cls] == 1:
         return False
     uses_node = box.classes[CLASS_CPU, cls] > 0 or box.classes[CLASS_MEM, cls] > 0
     return box.meta[META_MANY_POOLS] == 0 or not uses_node
@@ -427,7 +529,11 @@ def place_gang_on(
             keep_domain(box, level, domain)
             name_by_capacity(box, cls, replicas, at_nodes, at_devices)
             return PLACED
-        if name_one_by_one(box, cls, end_ms, weights, model, level, domain, at_nodes, at_devices):
+        if box.classes[CLASS_SOCIAL, cls] == 1:
+            if name_among_neighbours(box, cls, end_ms, weights, model, level, domain, at_nodes, at_devices):
+                return PLACED
+            fill_capacity(box, cls, end_ms, replicas, model)  # the domains that were tried have none left
+        elif name_one_by_one(box, cls, end_ms, weights, model, level, domain, at_nodes, at_devices):
             return PLACED
     return REASON_TOPOLOGY if widest < LEVEL_SITE else REASON_FRAGMENTATION
 
@@ -461,11 +567,16 @@ def place(
     if needed > 0 and box.classes[CLASS_SHARE, cls] == 1000 and free_devices_allowed(box, cls) < needed:
         return REASON_RESOURCES
     if replicas > 1:
-        return place_gang(box, cls, widest, end_ms, weights, at_nodes, at_devices)
+        reason = place_gang(box, cls, widest, end_ms, weights, at_nodes, at_devices)
+        if reason != PLACED and box.classes[CLASS_SOCIAL, cls] == 1:
+            return REASON_NEIGHBOURS if has_room_but_for_neighbours(box, cls, end_ms, replicas) else reason
+        return reason
     pool = best_pool(box, cls, end_ms, weights, NONE, NONE, NONE)
     if pool != NONE:
         name_replica(box, cls, pool, at_nodes, at_devices, 0)
         return PLACED
+    if box.classes[CLASS_SOCIAL, cls] == 1 and has_room_but_for_neighbours(box, cls, end_ms, 1):
+        return REASON_NEIGHBOURS
     if box.meta[META_RESERVATIONS] > 0:
         return REASON_RESERVED
     return REASON_FRAGMENTATION if box.classes[CLASS_SHARE, cls] == 1000 else REASON_RESOURCES

@@ -1,10 +1,9 @@
 """The cluster's hardware as tables: nodes, pools of equal devices, devices, and their places in the topology."""
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
+from clearway.engine.crowds import Crowds
 from clearway.engine.nodes import UNCOUNTED, Eligibility, Names, model_number
 from clearway.engine.place import TOTALS
 from clearway.engine.tables import (
@@ -62,6 +61,7 @@ class Inventory:
         self.names = Names()
         self.models = Names()
         self.eligibility = Eligibility()
+        self.crowds = Crowds()
         self.nodes: Table = make_table(NODE_COLUMNS, 16)
         self.pools: Table = make_table(POOL_COLUMNS, 16)
         self.devices: Table = make_table(DEVICE_COLUMNS, 64)
@@ -100,6 +100,7 @@ class Inventory:
         self.is_up.append(True)
         self.is_drained.append(False)
         self.eligibility.add_node(spec.name, spec.labels)
+        self.crowds.add_node(spec)
         self.nodes = grow_table(self.nodes, node + 1)
         begin = self.pool_count
         for group in spec.groups or (None,):
@@ -108,16 +109,17 @@ class Inventory:
         return node
 
     def change(self, spec: NodeSpec) -> int:
-        """The node of that name has other CPUs, memory or labels; returns its index.
+        """The node of that name has other CPUs, memory, labels or neighbours; returns its index.
 
         What is free changes by as much as the total, and falls below zero while more is held than there is.
         """
         node = self.index(spec.name)
         known = self.specs[node]
-        if replace(spec, cpu_milli=known.cpu_milli, memory_bytes=known.memory_bytes, labels=known.labels) != known:
+        if (spec.groups, spec.nvlink, spec.leaf, spec.block) != (known.groups, known.nvlink, known.leaf, known.block):
             raise InputError(f"node {spec.name!r}: expected its devices and place as before, found others")
         self.specs[node] = spec
         self.eligibility.set_node(node, spec.labels)
+        self.crowds.set_node(node, spec)
         column = self.nodes[:, node]
         for total, free, amount in (
             (NODE_CPU_TOTAL, NODE_CPU_FREE, spec.cpu_milli),
@@ -200,7 +202,7 @@ class Inventory:
         other = Inventory()
         other.specs = list(self.specs)
         other.names, other.models = self.names.copy(), self.models.copy()
-        other.eligibility = self.eligibility.copy()
+        other.eligibility, other.crowds = self.eligibility.copy(), self.crowds.copy()
         other.nodes, other.pools, other.devices = self.nodes.copy(), self.pools.copy(), self.devices.copy()
         other.totals = self.totals.copy()
         other.pool_count, other.device_count = self.pool_count, self.device_count

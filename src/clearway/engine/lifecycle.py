@@ -107,9 +107,7 @@ class Lifecycle:
         if job in state.jobs or job in state.dependencies.outcomes:
             raise InternalError(f"job {job} was submitted twice; a job's id is given once and never reused")
         row = state.rows.new()
-        cls = state.classes.number(
-            spec.request, spec.network.fabric, state.inventory.models, state.inventory.eligibility
-        )
+        cls = state.classes.number(spec.request, spec.network.fabric, state.inventory)
         queue = state.accounts.queue(spec.queue)
         tenant = state.accounts.tenant(spec.tenant, state.inventory.milli)
         state.refresh_box_if_grown()
@@ -410,6 +408,9 @@ class Lifecycle:
         state.make_room_for(allocation)
         protected_ms = now_ms + state.policy.preemption.protection_ms
         start_entry(row, generation, now_ms, protected_ms, allocation.nodes, allocation.devices, state.door)
+        if record.spec.request.crowds:
+            state.capacity_grew = True  # others may have waited for such a neighbour
+            state.unclaim_beside(record, allocation)
         record.allocation = allocation
         record.generation = generation
         record.phase = PHASE_STARTING
@@ -452,6 +453,7 @@ class Lifecycle:
         union = Allocation(nodes, np.concatenate([held.devices, added]))
         state.make_room_for(union)
         self._rehold(record, union)
+        state.unclaim_beside(record, move.allocation)
         record.target = move.allocation
         record.generation = move.generation
         record.phase = PHASE_STARTING
@@ -461,7 +463,9 @@ class Lifecycle:
 
     def accept_reserve(self, move: Reserve) -> None:
         """Devices are kept for a waiting job."""
-        self.state.claim(self.state.jobs[move.job].row, move)
+        record = self.state.jobs[move.job]
+        self.state.unclaim_beside(record, move.allocation)
+        self.state.claim(record.row, move)
 
     def accept_cap(self, move: Cap) -> None:
         """A node's devices are limited in power."""

@@ -1,6 +1,6 @@
 """Nodes, device models, labels and classes of requests: how names become rows of the tables."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,13 @@ from clearway.engine.tables import (
     CLASS_DEVICES,
     CLASS_EXCLUSIVE,
     CLASS_LABELS,
+    CLASS_LIKED,
     CLASS_MEM,
     CLASS_MODELS,
+    CLASS_RULES_BEGIN,
+    CLASS_RULES_END,
     CLASS_SHARE,
+    CLASS_SOCIAL,
     CLASS_WHEN_EMPTY,
     NONE,
     Table,
@@ -24,6 +28,9 @@ from clearway.engine.tables import (
 from clearway.model.errors import InputError
 from clearway.model.jobs import Request
 from clearway.model.units import DEVICES_PER_MODEL_MAX
+
+if TYPE_CHECKING:
+    from clearway.engine.inventory import Inventory
 
 UNCOUNTED = 1 << 50
 """CPUs (milli) and memory (bytes) of a node that does not say: more than any job asks, far from overflow."""
@@ -133,24 +140,24 @@ class Classes:
         self._last: tuple[Request | None, str, int] = (None, "", NONE)
         self.table: Table = make_table(CLASS_COLUMNS, 16)
 
-    def number(self, request: Request, fabric: str, models: Names, eligibility: Eligibility) -> int:
+    def number(self, request: Request, fabric: str, inventory: "Inventory") -> int:
         """The class of a request on a fabric ("" = any), made at first sight."""
         known, on_fabric, number = self._last
         if request is known and fabric == on_fabric:  # the same object again: nothing to compare
             return number
-        number = self._find(request, fabric, models, eligibility)
+        number = self._find(request, fabric, inventory)
         self._last = request, fabric, number
         return number
 
-    def _find(self, request: Request, fabric: str, models: Names, eligibility: Eligibility) -> int:
+    def _find(self, request: Request, fabric: str, inventory: "Inventory") -> int:
         number = self.numbers.get((request, fabric))
         if number is None:
             number = self.numbers[request, fabric] = len(self.numbers)
             self.table = grow_table(self.table, number + 1)
-            self._write(number, request, fabric, models, eligibility)
+            self._write(number, request, fabric, inventory)
         return number
 
-    def _write(self, number: int, request: Request, fabric: str, models: Names, eligibility: Eligibility) -> None:
+    def _write(self, number: int, request: Request, fabric: str, inventory: "Inventory") -> None:
         wanted = request.node_labels
         if fabric:
             wanted = tuple(sorted({*wanted, (FABRIC_LABEL, fabric)}))
@@ -158,7 +165,7 @@ class Classes:
         if request.device_models:
             mask = 0
             for model in request.device_models:
-                mask |= 1 << model_number(models, model)
+                mask |= 1 << model_number(inventory.models, model)
         column = self.table[:, number]
         column[CLASS_DEVICES] = request.devices
         column[CLASS_SHARE] = request.share_milli
@@ -167,9 +174,12 @@ class Classes:
         self.asks_node = self.asks_node or request.cpu_milli > 0 or request.memory_bytes > 0
         column[CLASS_CPU] = request.cpu_milli
         column[CLASS_MEM] = request.memory_bytes
-        column[CLASS_LABELS] = eligibility.row(Requirement(wanted, request.nodes, request.nodes_excluded))
+        column[CLASS_LABELS] = inventory.eligibility.row(Requirement(wanted, request.nodes, request.nodes_excluded))
         column[CLASS_EXCLUSIVE] = request.exclusive
         column[CLASS_WHEN_EMPTY] = NONE
+        column[CLASS_SOCIAL] = bool(request.crowds or request.neighbours or request.liked)
+        column[CLASS_RULES_BEGIN], column[CLASS_RULES_END] = inventory.crowds.add_class(request)
+        column[CLASS_LIKED] = inventory.crowds.liked_row(request.liked) if request.liked else NONE
 
     def copy(self) -> "Classes":
         """An independent copy."""

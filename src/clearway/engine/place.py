@@ -10,6 +10,7 @@ import numpy as np
 
 from clearway.engine.box import Box, Door, open_box
 from clearway.engine.compiled import compiled, compiled_inline, compiled_inside
+from clearway.engine.neighbours import count_neighbours
 from clearway.engine.tables import (
     CLASS_CPU,
     CLASS_DEVICE_MEM,
@@ -19,6 +20,7 @@ from clearway.engine.tables import (
     CLASS_MEM,
     CLASS_MODELS,
     CLASS_SHARE,
+    CLASS_SOCIAL,
     DEVICE_CLAIM,
     DEVICE_HEALTHY,
     DEVICE_MEM_FREE,
@@ -236,6 +238,8 @@ def take_node(box: Box, cls: int, node: int, count: int) -> None:
     box.nodes[NODE_CPU_FREE, node] -= count * box.classes[CLASS_CPU, cls]
     box.nodes[NODE_MEM_FREE, node] -= count * box.classes[CLASS_MEM, cls]
     box.nodes[NODE_HOLDERS, node] += count
+    if box.classes[CLASS_SOCIAL, cls] == 1:
+        count_neighbours(box, cls, node, count)
     if box.classes[CLASS_EXCLUSIVE, cls] == 1:
         box.nodes[NODE_EXCLUSIVE, node] = 1 if box.nodes[NODE_HOLDERS, node] > 0 else 0
 

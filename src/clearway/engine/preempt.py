@@ -14,6 +14,7 @@ from clearway.engine.limits import within_limits
 from clearway.engine.quota import may_reclaim
 from clearway.engine.reasons import (
     REASON_FRAGMENTATION,
+    REASON_NEIGHBOURS,
     REASON_PRIORITY,
     REASON_QUOTA,
     REASON_RESERVED,
@@ -24,7 +25,8 @@ from clearway.engine.tables import JOB_CLAIMED, JOB_REASON, JOB_TENANT
 from clearway.engine.trial import Trial
 from clearway.engine.victims import Victim, Way, find_victims, kept_part, nobody_gives
 from clearway.model.allocation import Allocation
-from clearway.model.jobs import StopCause
+from clearway.model.jobs import Request, StopCause
+from clearway.model.neighbours import NeighbourKind
 from clearway.model.plan import Migrate, Move, Reserve, Resize, Stop, Suspend
 from clearway.model.units import FOREVER_MS
 
@@ -38,6 +40,7 @@ HELPED_REASONS: Final = (
     REASON_RESERVED,
     REASON_PRIORITY,
     REASON_QUOTA,
+    REASON_NEIGHBOURS,
 )
 """Reasons that victims can lift."""
 
@@ -65,6 +68,7 @@ def make_room(trial: Trial, started: frozenset[int], stopped: frozenset[int], tr
             or row in tried
             or table[JOB_CLAIMED, row] == 1
             or table[JOB_REASON, row] not in HELPED_REASONS
+            or _is_fickle(state.by_row[row].spec.request)
         ):
             continue
         found = _make_room_for(trial, row, touched)
@@ -74,6 +78,11 @@ def make_room(trial: Trial, started: frozenset[int], stopped: frozenset[int], tr
     if not moves:
         trial.undo_to(mark)
     return moves
+
+
+def _is_fickle(request: Request) -> bool:
+    """Whether neighbours that come or go could forbid, before the victims have left, what was found for it."""
+    return any(rule.kind is not NeighbourKind.APART and rule.weight == 0 for rule in request.neighbours)
 
 
 def _make_room_for(trial: Trial, row: int, touched: set[int]) -> list[Move]:

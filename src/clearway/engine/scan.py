@@ -36,6 +36,7 @@ from clearway.engine.quota import queue_refusal, tenant_available
 from clearway.engine.reasons import (
     PLACED,
     REASON_HEADROOM,
+    REASON_NEIGHBOURS,
     REASON_NEVER_FITS,
     REASON_QUEUE_JOB_LIMIT,
     REASON_QUEUE_LIMIT,
@@ -50,6 +51,7 @@ from clearway.engine.tables import (
     CLASS_DEVICES,
     CLASS_LABELS,
     CLASS_MEM,
+    CLASS_SOCIAL,
     CLASS_WHEN_EMPTY,
     JOB_BYPASSED,
     JOB_CLAIMED,
@@ -323,15 +325,26 @@ def try_start(
     reason, replicas = place_some(box, row, replicas, settings, weights, out_nodes[at_node:], out_devices[at_device:])
     if reason == PLACED:
         start(box, row, position, replicas, settings, progress, out, out_nodes, out_devices)
+        if box.classes[CLASS_SOCIAL, cls] == 1:
+            forget_social(box, memo)
     else:
         remember_failure(box, memo, cls, least, planned_end(box, row, settings[SET_NOW], least), reason)
     return reason
 
 
+@compiled_inside
+def forget_social(box: Box, memo: np.ndarray) -> None:
+    """A new neighbour may be what others waited for: what failed before may not fail now."""
+    for cls in range(min(memo.shape[1], box.classes.shape[1])):
+        if box.classes[CLASS_SOCIAL, cls] == 1:
+            for column in range(MEMO):
+                memo[column, cls] = FOREVER_MS
+
+
 @compiled_inline
 def waits_for_devices(reason: int) -> bool:
-    """Whether the job waits for devices, not for a limit of its own: only such a job holds others up."""
-    return reason not in (REASON_QUOTA, REASON_QUEUE_LIMIT, REASON_QUEUE_JOB_LIMIT, REASON_HEADROOM)
+    """Whether the job waits for devices, not for a limit of its own or neighbours: only such a job holds others up."""
+    return reason not in (REASON_QUOTA, REASON_QUEUE_LIMIT, REASON_QUEUE_JOB_LIMIT, REASON_HEADROOM, REASON_NEIGHBOURS)
 
 
 @compiled_inline

@@ -14,6 +14,7 @@ from clearway.engine.accounts import Accounts
 from clearway.engine.box import (
     LINK_COLUMNS,
     LINK_NEXT,
+    META_BEGIN_IN,
     META_GAPS,
     META_LEVELS,
     META_LINK_FREE,
@@ -138,7 +139,7 @@ class ClusterState:
         self.meta: NDArray[np.int64] = np.zeros(META_SIZE, dtype=np.int64)
         self.running: Table = make_table(RUNNING_COLUMNS, 64)
         self.links: Table = make_table(LINK_COLUMNS, 1)
-        self.meta[META_LINK_FREE] = NONE
+        self.meta[META_LINK_FREE] = self.meta[META_BEGIN_IN] = NONE
         self._res = [make_table(RES_COLUMNS, max(policy.backfill.reservation_depth, 1)), *(make_table(1, 1),) * 3]
         self._work: Table = make_table(WORK_ROWS, 1)
         self.typical = TypicalClasses()
@@ -211,7 +212,12 @@ class ClusterState:
         set_usable_entry(node, 1, self.door)
 
     def _on_node_changed(self, event: NodeChanged) -> None:
+        crowds = self.inventory.specs[self.inventory.index(event.node.name)].crowds
         node = self.inventory.change(event.node)
+        self.refresh_box_if_grown()
+        if event.node.crowds != crowds:
+            for row in [row for row in self.claims if self.by_row[row].spec.request.neighbours]:
+                self.unclaim(row)
         self.classes.table[CLASS_WHEN_EMPTY] = NONE
         self.capacity_grew = True
         self._unclaim_on(node)
@@ -298,6 +304,15 @@ class ClusterState:
             self.rows.table[JOB_CLAIMED, row] = 0
             self.capacity_grew = True
 
+    def unclaim_beside(self, record: JobRecord, allocation: Allocation) -> None:
+        """A job came to lie there, or will: give up the claims of others that must lie apart from it."""
+        crowds = record.spec.request.crowds
+        for row in list(self.claims) if crowds else ():
+            rules = self.by_row[row].spec.request.neighbours
+            nodes = self.claims[row].allocation.nodes.tolist()
+            if row != record.row and self.inventory.crowds.collide(rules, nodes, crowds, allocation.nodes.tolist()):
+                self.unclaim(row)
+
     # --- views -------------------------------------------------------------------------------------------------------
 
     def device_shares_free(self) -> NDArray[np.int64]:
@@ -348,6 +363,11 @@ class ClusterState:
             res_mem=res_mem,
             work=self._work,
             typical=self.typical.table,
+            rules=inventory.crowds.rules,
+            tallies=inventory.crowds.tallies,
+            domains=inventory.crowds.domains,
+            counts=inventory.crowds.counts,
+            liked=inventory.crowds.liked,
         )
 
     def _renew_box(self) -> None:
@@ -368,6 +388,10 @@ class ClusterState:
             or box.eligible is not self.inventory.eligibility.table
             or box.queues is not self.accounts.queues
             or box.tenants is not self.accounts.tenants
+            or box.rules is not self.inventory.crowds.rules
+            or box.domains is not self.inventory.crowds.domains
+            or box.tallies is not self.inventory.crowds.tallies
+            or box.liked is not self.inventory.crowds.liked
         ):
             self.refresh_box()
 

@@ -67,7 +67,33 @@ CLASS_MEM: Final = 5  # bytes
 CLASS_LABELS: Final = 6  # row of the eligibility table (labels and names of nodes); 0 = every node
 CLASS_EXCLUSIVE: Final = 7
 CLASS_WHEN_EMPTY: Final = 8  # replicas that the whole cluster would hold, empty and healthy; NONE = not worked out yet
-CLASS_COLUMNS: Final = 9
+CLASS_SOCIAL: Final = 9  # 1 = it is in a crowd, has rules about neighbours, or likes some nodes more than others
+CLASS_RULES_BEGIN: Final = 10  # its rows of the rule table
+CLASS_RULES_END: Final = 11
+CLASS_LIKED: Final = 12  # its row of the table of liked nodes; NONE = it likes all alike
+CLASS_COLUMNS: Final = 13
+
+# --- rules about neighbours (`model.neighbours`), the rows of a class one behind the other ---------------------------
+RULE_KIND: Final = 0
+RULE_TALLY: Final = 1  # of MEMBER: the first tally of its crowd
+RULE_WEIGHT: Final = 2  # 0 = required
+RULE_SKEW: Final = 3
+RULE_DOMAINS_MIN: Final = 4
+RULE_SELF: Final = 5  # 1 = the class counts in the crowd itself
+RULE_COLUMNS: Final = 6
+
+RULE_MEMBER: Final = 0  # no rule: the class counts in the crowd
+RULE_APART: Final = 1
+RULE_BESIDE: Final = 2
+RULE_EVEN: Final = 3
+
+# --- tallies: how many of a crowd lie in each domain of one label; the first of a crowd counts by node ----------------
+TALLY_NEXT: Final = 0  # the next tally of the same crowd; NONE
+TALLY_TOTAL: Final = 1  # replicas in all domains
+TALLY_DOMAINS: Final = 2  # domains that have a node
+TALLY_LEAST: Final = 3  # the smallest count of any domain that has a node
+TALLY_AT_LEAST: Final = 4  # domains that have no more than that
+TALLY_COLUMNS: Final = 5
 
 # --- jobs that have not ended; rows are reused --------------------------------------------------------------------
 JOB_ID: Final = 0

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from clearway.model.ids import DEFAULT_QUEUE, ROOT_TENANT, JobId, QueueName, TenantName
+from clearway.model.neighbours import NeighbourRule
 from clearway.model.units import MILLI
 
 
@@ -54,6 +55,8 @@ class Request:
     node_labels: (key, value) pairs that the node must carry.
     nodes: names of the nodes on which it may lie; empty = any. nodes_excluded: names of those on which it must not.
     exclusive: no other job on its nodes.
+    crowds: named sets to which the replica belongs, for rules about neighbours. neighbours: such rules of its own.
+    liked: a node label whose number, 0..100, says how much the node is liked; empty = all alike.
     """
 
     devices: int = 1
@@ -66,6 +69,9 @@ class Request:
     exclusive: bool = False
     nodes: tuple[str, ...] = ()
     nodes_excluded: tuple[str, ...] = ()
+    crowds: tuple[str, ...] = ()
+    neighbours: tuple[NeighbourRule, ...] = ()
+    liked: str = ""
 
     def __post_init__(self) -> None:
         assert self.devices >= 0

@@ -115,6 +115,7 @@ class ReasonCode(StrEnum):
     POWER = "PowerNotAvail"
     CLEANING = "Cleaning"
     CYCLE_CUT = "CycleCut"
+    NEIGHBOURS = "Neighbours"
     LAUNCH_FAILED = "JobLaunchFailure"
 
 

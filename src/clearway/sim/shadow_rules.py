@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from clearway.model.allocation import Allocation
 from clearway.model.cluster import NodeSpec, QueueSpec, TenantSpec
-from clearway.model.ids import TenantName
+from clearway.model.ids import JobId, TenantName
 from clearway.model.jobs import Dependency, DependencyKind, DomainLevel, JobSpec, Outcome
+from clearway.model.neighbours import NeighbourKind, NeighbourRule
 from clearway.model.units import MILLI
 from clearway.sim.shadow import Books, Phase, ShadowDevice, ShadowJob, ShadowNode
 
@@ -83,7 +84,10 @@ def find_misplacement(books: Books, job: ShadowJob, allocation: Allocation, had:
             wrong = wrong or _device_problem(books, job, node, device, is_new=device not in had)
         if wrong:
             return wrong
-    return _spread_problem(books, job.spec, allocation)
+    is_new = not set(allocation.devices.tolist()) & had
+    return _spread_problem(books, job.spec, allocation) or (
+        _neighbour_problem(books, job.spec, allocation) if is_new else ""
+    )
 
 
 def _node_problem(books: Books, job: ShadowJob, number: int, *, is_new: bool) -> str:
@@ -147,6 +151,48 @@ def _spread_problem(books: Books, spec: JobSpec, allocation: Allocation) -> str:
     if all(near(nodes[0], other) for other in nodes[1:]):
         return ""
     return f"nodes {numbers} are not within one {spec.network.widest}"
+
+
+def _neighbour_problem(books: Books, spec: JobSpec, allocation: Allocation) -> str:
+    """Whether each replica, one after the other, lies where its rules about neighbours allow it."""
+    nodes = [books.nodes[number] for number in allocation.nodes.tolist()]
+    for rule in spec.request.neighbours:
+        if rule.weight:
+            continue
+        counts = _count_crowd(books, spec.id, rule)
+        is_self = rule.crowd in spec.request.crowds
+        for replica, node in enumerate(nodes):
+            domain = dict(node.spec.labels).get(rule.domain)
+            if not _allows(rule, counts, domain, is_self=is_self):
+                return f"replica {replica} lies in {rule.domain}={domain} with {counts} of {rule.crowd}; rule: {rule}"
+            if is_self and domain is not None:
+                counts[domain] += 1
+    return ""
+
+
+def _count_crowd(books: Books, own: JobId, rule: NeighbourRule) -> dict[str, int]:
+    """Replicas of the crowd in each domain, those of one job left out."""
+    counts: dict[str, int] = {}
+    for node in books.nodes:
+        domain = dict(node.spec.labels).get(rule.domain)
+        if domain is None:
+            continue
+        others = sum(
+            count for job, count in node.holders.items() if job != own and rule.crowd in books.request_of(job).crowds
+        )
+        counts[domain] = counts.get(domain, 0) + others + dict(node.spec.crowds).get(rule.crowd, 0)
+    return counts
+
+
+def _allows(rule: NeighbourRule, counts: dict[str, int], domain: str | None, *, is_self: bool) -> bool:
+    if domain is None:
+        return rule.kind is NeighbourKind.APART
+    if rule.kind is NeighbourKind.APART:
+        return counts[domain] == 0
+    if rule.kind is NeighbourKind.BESIDE:
+        return counts[domain] > 0 or (is_self and not any(counts.values()))
+    least = min(counts.values()) if len(counts) >= rule.domains_min else 0
+    return counts[domain] + is_self - least <= rule.skew
 
 
 def _same(one: str, other: str) -> bool:
