@@ -39,7 +39,7 @@ class Process:
             running = read_running(Places(self.state))
             return running is not None and running.pid == self.running.pid and running
 
-        url = until("a control plane that serves", is_served, 120).url
+        url = until("a control plane that serves", is_served, 400).url
         return Client(url, read_secret(Places(self.state).token))
 
     def kill(self):
