@@ -7,6 +7,7 @@ everybody who asks. Nothing of the worlds is kept.
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from clearway.engine.policy import Policy
@@ -39,12 +40,16 @@ def rehearse(policy: Policy, progress: Callable[[int, int], None]) -> None:
     for place, seed in enumerate(SEEDS):
         begun = PARTS * place
         try:
-            _play(policy, seed, lambda ended, jobs, begun=begun: progress(begun + PARTS * ended // max(1, jobs), total))
+            _play(policy, seed, partial(_tell, progress, begun, total))
         except ClearwayError as error:
             _LOG.warning("rehearsal %d was left out: %s", seed, error)
         progress(begun + PARTS, total)
     _burst(policy)
     progress(total, total)
+
+
+def _tell(progress: Callable[[int, int], None], begun: int, total: int, ended: int, jobs: int) -> None:
+    progress(begun + PARTS * ended // max(1, jobs), total)
 
 
 def _play(policy: Policy, seed: int, progress: Callable[[int, int], None]) -> None:

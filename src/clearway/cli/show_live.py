@@ -8,6 +8,7 @@ from rich.text import Text
 
 from clearway.cli.session import Session
 from clearway.cli.slurm.sinfo_text import gres_of
+from clearway.cli.slurm.squeue_text import fold_arrays
 from clearway.cli.slurm.values import (
     ends_ms,
     gpu_text_of,
@@ -55,14 +56,15 @@ NODE_STYLES: Final = {
 
 
 def show_job_table(session: Session, jobs: Sequence[JobView], now_ms: int) -> None:
-    """One line per job."""
+    """One line per job; waiting members of an array that wait for the same reason are one."""
     table = make_table(
         session, ("Job", "Name", "User", "Queue", "State", "Devices", "Time", "Limit", "Where, or why not")
     )
     for place in (1, 2, 3, 4, 8):
         table.columns[place].justify = "left"
-    for job in jobs:
-        cells = (job_name_of(job), job.name, job.user, job.queue)
+    for line in fold_arrays(jobs):
+        job = line.job
+        cells = (line.name, job.name, job.user, job.queue)
         figures = (render_devices(job), render_time_used(ran_ms(job, now_ms)), render_time_limit(job.limit_ms, NONE))
         state = Text(job.state.value, style=STATE_STYLES.get(job.state, ""))
         table.add_row(*map(Text, cells), state, *map(Text, figures), Text(render_place(job)))
@@ -108,6 +110,8 @@ def show_job(session: Session, job: JobView, now_ms: int) -> None:
         ("Starts" if is_waiting(job) else "Started", render_moment(planned, None, "")),
         ("Ended" if job.state.is_final else "Ends at the latest", render_moment(ends_ms(job), None, "")),
         ("Ran for", render_elapsed(ran) if ran else ""),
+        ("Ran before", render_elapsed(job.ran_before_ms) if job.ran_before_ms else ""),
+        ("Done again", render_elapsed(job.lost_ms) if job.lost_ms else ""),
         ("Time limit", render_time_limit(job.limit_ms, NONE)),
         ("Progress", "" if job.progress is None else f"{job.progress:.0%}"),
         ("Saved up to", render_elapsed(job.saved_ms) if job.saved_ms else ""),

@@ -30,7 +30,7 @@ class Note:
 
 def show_report(session: Session, job: JobView, now_ms: int) -> None:
     """Head, bars, notes."""
-    ran, waited = ran_ms(job, now_ms), waited_ms(job, now_ms)
+    last, ran, waited = ran_ms(job, now_ms), ran_in_all_ms(job, now_ms), waited_ms(job, now_ms)
     head = [
         ("Job", f"{job_name_of(job)} {job.name}"),
         ("User, tenant, queue", f"{job.user}, {job.tenant}, {job.queue}"),
@@ -38,11 +38,14 @@ def show_report(session: Session, job: JobView, now_ms: int) -> None:
         ("Devices", f"{render_devices(job)}  {'' if is_waiting(job) else render_place(job)}".strip()),
         ("Submitted", render_moment(job.submit_ms, None)),
         ("Waited", render_elapsed(waited)),
-        ("Ran for", f"{render_elapsed(ran)} / {render_time_limit(job.limit_ms, session.translate('no limit'))}"),
+        ("Ran for", render_elapsed(ran)),
+        ("Runs", _describe_runs(session, job)),
+        ("Last run", f"{render_elapsed(last)} / {render_time_limit(job.limit_ms, session.translate('no limit'))}"),
+        ("Done again", render_elapsed(job.lost_ms) if job.lost_ms else ""),
         ("Device hours", f"{job.device_milli / MILLI * ran / HOUR_MS:.2f}"),
     ]
-    show_pairs(session, ("", ""), [(session.translate(label), value) for label, value in head])
-    for label, share in _bars(job, ran, waited):
+    show_pairs(session, ("", ""), [(session.translate(label), value) for label, value in head if value])
+    for label, share in _bars(job, last, ran, waited):
         filled = round(BAR_CELLS * share)
         line = Text.assemble(
             f"  {session.translate(label):<22} [",
@@ -58,21 +61,42 @@ def show_report(session: Session, job: JobView, now_ms: int) -> None:
         session.screen.print(f"  * {session.say(note.text, **note.values)}", markup=False, soft_wrap=True)
 
 
+def _describe_runs(session: Session, job: JobView) -> str:
+    """`3; preempted 1, requeued 1`; how many times it began, and why again."""
+    runs = job.restarts + (job.start_ms is not None and not is_waiting(job))
+    if not job.restarts:
+        return ""
+    counts = {"runs": runs, "preempted": job.preemptions, "requeued": job.restarts - job.preemptions}
+    return session.say("{runs}; preempted {preempted}, requeued {requeued}", **counts)
+
+
+def ran_in_all_ms(job: JobView, now_ms: int) -> int:
+    """All its runs together."""
+    is_between = is_waiting(job) or job.state is JobState.SUSPENDED
+    return job.ran_before_ms + (0 if is_between else ran_ms(job, now_ms))
+
+
 def waited_ms(job: JobView, now_ms: int) -> int:
-    """From submission to the last start, or until now."""
-    return max(0, (now_ms if is_waiting(job) or job.start_ms is None else job.start_ms) - job.submit_ms)
+    """From submission until it ended, or now, all the time in which it did not run."""
+    return max(
+        0,
+        (now_ms if job.end_ms is None or not job.state.is_final else job.end_ms)
+        - job.submit_ms
+        - ran_in_all_ms(job, now_ms),
+    )
 
 
-def _bars(job: JobView, ran: int, waited: int) -> list[tuple[str, float]]:
+def _bars(job: JobView, last: int, ran: int, waited: int) -> list[tuple[str, float]]:
+    """last: run time of the last run; ran: of all."""
     bars: list[tuple[str, float]] = []
     if job.progress is not None:
         bars.append(("Progress", min(1.0, max(0.0, job.progress))))
     if job.limit_ms:
-        bars.append(("Of its time limit", min(1.0, ran / job.limit_ms)))
+        bars.append(("Of its time limit", min(1.0, last / job.limit_ms)))
     if ran + waited:
         bars.append(("Running, not waiting", ran / (ran + waited)))
-    if job.saved_ms and ran:
-        bars.append(("Safe in a checkpoint", min(1.0, job.saved_ms / ran)))
+    if job.saved_ms and ran > job.lost_ms:
+        bars.append(("Safe in a checkpoint", min(1.0, job.saved_ms / (ran - job.lost_ms))))
     return bars
 
 
@@ -104,6 +128,9 @@ def advise(job: JobView, now_ms: int) -> Sequence[Note]:
         notes.append(
             Note("It was preempted and began anew each time: save checkpoints (docs/guides/researcher.md).", {})
         )
+    elif job.lost_ms > LONG_MS:
+        again = render_elapsed(job.lost_ms)
+        notes.append(Note("{time} of its work was done again: save checkpoints more often.", {"time": again}))
     elif ran > LONG_MS and not job.saved_ms and job.kind.value in ("train", "finetune"):
         notes.append(Note("It saved no checkpoint: whatever ends it costs all its work.", {}))
     return notes

@@ -251,6 +251,7 @@ class Draft:
         if book.is_cancelled:
             self._end(book, Outcome.CANCELLED, event.at_ms)
             return
+        ran_ms = _ran_ms(book.view, event.at_ms)
         view = replace(
             book.view,
             state=JobState.PENDING,
@@ -260,14 +261,21 @@ class Draft:
             restarts=book.view.restarts + 1,
             preemptions=book.view.preemptions + (event.cause is StopCause.PREEMPTED),
             saved_ms=event.saved_ms,
+            ran_before_ms=ran_ms,
+            lost_ms=max(book.view.lost_ms, ran_ms - event.saved_ms),
         )
         self._put(replace(book, view=view, commands=(), before=None, has_started=False))
 
     def _on_suspended(self, event: JobSuspended) -> None:
         book = self._current(event)
         if book is not None and book.holds_devices:
-            preemptions = book.view.preemptions + 1
-            view = replace(book.view, state=JobState.SUSPENDED, end_ms=event.at_ms, preemptions=preemptions)
+            view = replace(
+                book.view,
+                state=JobState.SUSPENDED,
+                end_ms=event.at_ms,
+                preemptions=book.view.preemptions + 1,
+                ran_before_ms=_ran_ms(book.view, event.at_ms),
+            )
             self._put(replace(book, view=view, commands=(), before=None, is_frozen=True))
 
     def _on_resized(self, event: JobResized) -> None:
@@ -320,6 +328,7 @@ class Draft:
             state=JobState(outcome.value),
             reason=_REASONS.get(outcome, "None"),
             message=message,
+            start_ms=None if book.is_waiting else book.view.start_ms,  # an earlier run ended long before
             end_ms=at_ms,
             start_planned_ms=None,
             exit_code=exit_code,
@@ -329,6 +338,11 @@ class Draft:
 
     def _put(self, book: Book) -> None:
         self.changed[book.spec.id] = book
+
+
+def _ran_ms(view: JobView, at_ms: int) -> int:
+    """How long the job's runs were, all together, when the present one ends at `at_ms`."""
+    return view.ran_before_ms + (0 if view.start_ms is None else max(0, at_ms - view.start_ms))
 
 
 def _begin(book: Book, move: Start, place: Place) -> Book:

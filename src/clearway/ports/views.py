@@ -55,7 +55,8 @@ class JobView:
     nodes: names of the nodes that it holds or held last, in order of its replicas, each once. devices: (node, indices
     within the node) of what it holds or held last. start_ms, end_ms: of its last run; None = not yet. start_planned_ms:
     when it is expected to start. array, array_index: None where it is no member of an array. progress: what the job
-    says of itself, 0..1; None = it says nothing.
+    says of itself, 0..1; None = it says nothing. ran_before_ms: how long its runs before this one were, all together.
+    lost_ms: how much of that had to be done again, for no checkpoint held it.
     """
 
     id: JobId
@@ -85,6 +86,8 @@ class JobView:
     exit_code: int = 0
     signal: int = 0
     saved_ms: int = 0
+    ran_before_ms: int = 0
+    lost_ms: int = 0
     progress: float | None = None
     array: JobId | None = None
     array_index: int | None = None

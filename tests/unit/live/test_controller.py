@@ -91,6 +91,16 @@ def test_requeued_job_leaves_and_starts_anew():
     assert (row.state, row.generation, row.restarts, row.preemptions) == (JobState.RUNNING, 2, 1, 0)
 
 
+@pytest.mark.parametrize(("save_ms", "lost_ms"), [("50", 0), ("never", 100)])
+def test_row_tells_of_earlier_runs_and_of_what_no_checkpoint_held(save_ms, lost_ms):
+    plane = Plane().start()
+    plane.submit(make_spec(), scripts=[f"run_ms=500 save_ms={save_ms}"])
+    plane.run(until_ms=100)
+    plane.do(plane.control.requeue((1,), actor="ada"))
+    row = plane.control.job(1)
+    assert (row.ran_before_ms, row.lost_ms) == (100, lost_ms)
+
+
 @pytest.mark.parametrize("break_it", [lambda plane: plane.backend.break_node(100, "n0"),
                                       lambda plane: plane.backend.break_device(100, "n0", 0)])  # fmt: skip
 def test_job_that_must_not_run_again_ends_with_its_node_or_device_and_the_next_has_it_when_it_is_back(break_it):
