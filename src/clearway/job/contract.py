@@ -44,6 +44,8 @@ class Job:
         self.generation = int(environment.get("CLEARWAY_GENERATION", "1"))
         self.rank = int(environment.get("RANK", "0"))
         self.world = int(environment.get("WORLD_SIZE", "1"))
+        # In a pod there is no request file: the signal is the request, and the kubelet keeps the time.
+        self._grace_s = float(environment.get("CLEARWAY_SIGNAL_GRACE", "0"))
         self._said: dict[str, Any] = {}
         self._request: Request | None = None
         self._was_signalled = False
@@ -61,6 +63,10 @@ class Job:
     @property
     def request(self) -> Request | None:
         """What is asked; None = go on."""
+        if self._request is None and self._was_signalled and self._grace_s:
+            self._request = Request(
+                id="signal", action="leave", deadline=time.time_ns() / 1e9 + self._grace_s, replicas=self.world
+            )
         if self._request is None and self.directory is not None:
             now = _seconds()
             if self._was_signalled or now >= self._look_at:
@@ -126,7 +132,8 @@ def current() -> Job:
     a preemption; elsewhere the request file is looked at twice a second."""
     environment = os.environ  # noqa: TID251 - the environment is how a job is told what it is
     job = Job(environment)
-    if job.directory is not None and threading.current_thread() is threading.main_thread():
+    is_asked = job.directory is not None or "CLEARWAY_SIGNAL_GRACE" in environment
+    if is_asked and threading.current_thread() is threading.main_thread():
         job.listen(int(environment.get("CLEARWAY_SIGNAL", int(signal.SIGUSR1))))
     return job
 
