@@ -151,7 +151,7 @@ class Lease:
             await client.post(self._path(is_new=True), self._make(None))
             self._valid_until_ns = asked_ns + int(self._duration_ns * BELIEVED)
             return ""
-        holder = str(found["spec"].get("holderIdentity") or "")
+        holder = str((found.get("spec") or {}).get("holderIdentity") or "")
         if holder not in ("", self.holder) and not self._is_over(found, holder):
             return holder
         if self._held.is_set() and holder != self.holder:
@@ -184,7 +184,7 @@ class Lease:
     def _make(self, found: Json | None) -> Json:
         namespace, _, name = self._config.lease.partition("/")
         now = datetime.fromtimestamp(time.time_ns() / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        before: Json = {} if found is None else found["spec"]
+        before: Json = {} if found is None else found.get("spec") or {}
         is_new = before.get("holderIdentity") != self.holder
         spec = {
             "holderIdentity": self.holder,
