@@ -110,6 +110,7 @@ class KubernetesBackend:
                     is_started=holding.is_started,
                     own=self._make_own(spec, run, places),
                     is_moving=holding.generation_before != 0,
+                    crowds=spec.request.crowds,
                 )
         events = self._settle(now_ms, is_first=True)
         world.wake()
@@ -124,7 +125,8 @@ class KubernetesBackend:
                     spec, run = self._world.launch(command.job)
                     places = self._world.locate(command.allocation)
                     own = self._make_own(spec, run, places)
-                    self.book.start(now_ms, command.job, command.generation, places, run.origin, spec.limit_ms, own)
+                    known = spec.limit_ms, own, spec.request.crowds
+                    self.book.start(now_ms, command.job, command.generation, places, run.origin, *known)
                 case Stop():
                     self.book.stop(now_ms, command.job, command.generation, command.cause)
                 case Migrate() | Resize():

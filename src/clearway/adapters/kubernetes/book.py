@@ -21,10 +21,12 @@ from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.errors import UnreadableError
 from clearway.adapters.kubernetes.facts import PodFacts, PodPhase
 from clearway.adapters.kubernetes.gangs import Group, own_key, single_of
-from clearway.adapters.kubernetes.jobs import find_differences, make_job
+from clearway.adapters.kubernetes.jobs import make_arrival
 from clearway.adapters.kubernetes.manifests import OwnJob, binding_annotations
 from clearway.adapters.kubernetes.nodes import real_name
 from clearway.adapters.kubernetes.runs import (
+    CONFLICTS_MAX,
+    REST_MS,
     Arrival,
     Bind,
     Bundle,
@@ -51,8 +53,6 @@ from clearway.model.events import (
 )
 from clearway.model.ids import JobId
 from clearway.model.jobs import Outcome, StopCause
-from clearway.model.runs import RunSpec
-from clearway.ports.control import PROVISIONAL_ID
 
 NOT_WHOLE = "its pods are not all there yet"
 NOT_MADE = "its Job did not make all of its pods in time; `kubectl describe job` says why"
@@ -132,9 +132,10 @@ class Book(Sightings):
         origin: str,
         limit_ms: int | None = None,
         own: OwnJob | None = None,
+        crowds: tuple[str, ...] = (),
     ) -> None:
         """Bind the pods of a job to these places, one per replica; idempotent by generation. own: the Job of one that
-        was submitted, whose pods are still to be made."""
+        was submitted, whose pods are still to be made. crowds: in which the engine counts its replicas."""
         if generation <= self._generations.get(job, 0):
             return
         self._generations[job] = generation
@@ -151,12 +152,13 @@ class Book(Sightings):
         elif len(pods) < len(places):
             self._hold(now_ms, bundle, JobStopped(now_ms, job, generation, StopCause.MIGRATED, reason=NOT_WHOLE))
             return
-        bundle.run = Run(job, generation, [Slot(*place) for place in places], now_ms, limit_ms=limit_ms)
-        if obstacle := self._fill(list(zip(bundle.run.slots, pods, strict=own is None)), bundle.run):
+        bundle.run = Run(job, generation, [Slot(*place) for place in places], now_ms, limit_ms=limit_ms, crowds=crowds)
+        if obstacle := self._fill(list(zip(bundle.run.slots, pods, strict=own is None)), bundle, bundle.run):
             self._abandon(now_ms, bundle, obstacle)
             return
+        bundle.conflicts = 0
         for slot in bundle.run.slots:
-            self.nodes.hold(job, slot.node, slot.devices)
+            self.nodes.hold(job, slot.node, slot.devices, crowds)
         if limit_ms is not None or own is not None:
             self._limited[job] = None
 
@@ -198,6 +200,7 @@ class Book(Sightings):
         is_started: bool,
         own: OwnJob | None = None,
         is_moving: bool = False,
+        crowds: tuple[str, ...] = (),
     ) -> None:
         """The journal says that the job holds these places: find its pods there. is_moving: it was told to leave them
         for others; it leaves, and starts again."""
@@ -207,7 +210,8 @@ class Book(Sightings):
             self._events.append(JobFinished(now_ms, job, generation, Outcome.CANCELLED))
             return
         phase = RunPhase.RUNNING if is_started else RunPhase.STARTING
-        run = bundle.run = Run(job, generation, [Slot(*place) for place in places], now_ms, phase, limit_ms=limit_ms)
+        slots = [Slot(*place) for place in places]
+        run = bundle.run = Run(job, generation, slots, now_ms, phase, limit_ms=limit_ms, crowds=crowds)
         run.started_ms = now_ms if is_started else None
         if limit_ms is not None or own is not None:
             self._limited[job] = None
@@ -221,7 +225,7 @@ class Book(Sightings):
             if pod is not None and pod.node:
                 lying.setdefault(pod.node, []).append(uid)
         for slot in run.slots:
-            self.nodes.hold(job, slot.node, slot.devices)
+            self.nodes.hold(job, slot.node, slot.devices, crowds)
             there = lying.get(real_name(slot.node))
             if there:
                 slot.pod = there.pop(0)
@@ -286,7 +290,8 @@ class Book(Sightings):
         return [*self.nodes.tell(now_ms, is_first=is_first), *early]
 
     def _find_overdue(self, now_ms: int) -> None:
-        """Stop the runs whose time limit is over, for good, and those whose pods are not made."""
+        """Stop the runs whose time limit is over, for good, and those whose pods are not made; wake those that rest."""
+        self._wake_rested(now_ms)
         for job in list(self._limited):
             bundle = self.jobs.get(job)
             run = None if bundle is None else bundle.run
@@ -323,9 +328,11 @@ class Book(Sightings):
             if not bundle.size and bundle.group.source is None:
                 self._refuse(bundle, pods, "no job of Clearway has this number")
             if bundle.size and len(pods) >= bundle.size and not bundle.key:
-                self._offer(bundle, pods[: bundle.size])
+                self._offer(now_ms, bundle, pods[: bundle.size])
             return
         is_whole = len(pods) >= bundle.size
+        if is_whole and bundle.is_held and now_ms < bundle.rests_until_ms:
+            return
         if is_whole and bundle.is_held:
             bundle.is_held = False
             self._events.append(JobReleased(now_ms, bundle.job))
@@ -336,21 +343,14 @@ class Book(Sightings):
             bundle.is_held = True
             self._events.append(JobHeld(now_ms, bundle.job, NOT_WHOLE))
 
-    def _offer(self, bundle: Bundle, pods: Sequence[PodFacts]) -> None:
-        wishes = sorted({wish for pod in pods for wish in pod.unsupported})
-        if not wishes and (difference := find_differences(pods)):
-            wishes = [difference]
-        if wishes:
-            self._refuse(bundle, pods, f"Clearway does not support {', '.join(wishes)} yet")
-            return
-        label = self.nodes.add_demand(pods[0].demand)
+    def _offer(self, now_ms: int, bundle: Bundle, pods: Sequence[PodFacts]) -> None:
         try:
-            job = make_job(JobId(PROVISIONAL_ID), bundle.group, pods, label, self._config)
+            arrival = make_arrival(now_ms, bundle, pods, self.nodes, self._config)
         except UnreadableError as error:
             self._refuse(bundle, pods, str(error))
             return
-        bundle.key = f"{bundle.group.key}#{pods[0].uid}"
-        self._arrivals.append(Arrival(bundle.key, bundle.group.key, job, RunSpec(script="", origin=bundle.key)))
+        bundle.key = arrival.key
+        self._arrivals.append(arrival)
 
     def _settle_run(self, now_ms: int, bundle: Bundle, run: Run) -> None:
         lying = [self.pods.get(slot.pod) for slot in run.slots]
@@ -428,7 +428,7 @@ class Book(Sightings):
             return True
         for slot, _ in pairs:
             self.nodes.ours.discard(slot.pod)
-        obstacle = self._fill(pairs, run)
+        obstacle = self._fill(pairs, bundle, run)
         if obstacle:
             cause = StopCause.NODE_FAILED if bundle.own is None else StopCause.START_FAILED
             self._stop(now_ms, bundle, cause, obstacle)
@@ -437,7 +437,7 @@ class Book(Sightings):
     def _is_well(self, slot: Slot) -> bool:
         """Whether a slot's pod is there, lies where it should, and has not failed."""
         pod = self.pods.get(slot.pod)
-        if pod is None or pod.phase is PodPhase.FAILED:
+        if pod is None or pod.phase is PodPhase.FAILED or self._is_lost(pod):
             return False
         place = self._places.get(slot.pod, "")
         if place and place != real_name(slot.node):  # somebody else bound it: it holds what the engine does not count
@@ -451,12 +451,14 @@ class Book(Sightings):
             del bundle.members[pod.uid]
             self._enter(pod.uid, single_of(pod))
 
-    def _fill(self, pairs: Sequence[tuple[Slot, PodFacts]], run: Run) -> str:
+    def _fill(self, pairs: Sequence[tuple[Slot, PodFacts]], bundle: Bundle, run: Run) -> str:
         """Bind each pod to its slot's node, all or none; returns what is in the way of one, "" = nothing."""
         laid: list[PodFacts] = []
         obstacle = ""
         for slot, pod in pairs:
             obstacle = self.nodes.find_obstacle(pod, slot.node)
+            if not obstacle and (obstacle := self.nodes.find_conflict(pod, slot.node)):
+                bundle.conflicts += 1
             if obstacle:
                 break
             self._places[pod.uid] = real_name(slot.node)
@@ -477,8 +479,17 @@ class Book(Sightings):
         run = bundle.run
         assert run is not None
         bundle.run = None
-        stopped = JobStopped(now_ms, run.job, run.generation, StopCause.START_FAILED, reason=obstacle)
-        self._events.append(stopped)
+        cause = StopCause.MIGRATED if bundle.conflicts else StopCause.START_FAILED  # of a conflict no node is to blame
+        self._events.append(JobStopped(now_ms, run.job, run.generation, cause, reason=obstacle))
+        if not bundle.conflicts or bundle.own is not None:
+            return
+        if bundle.wants != self.nodes.note_wants(self.waiting(bundle)[: bundle.size]):
+            # Others have come that speak of these pods: the engine must know, so the job is submitted anew.
+            self._events.append(JobCancelled(now_ms, run.job))
+            self._forget(bundle)
+        elif bundle.conflicts >= CONFLICTS_MAX:
+            self._rest(bundle, now_ms + REST_MS)
+            self._events.append(JobHeld(now_ms, run.job, obstacle))
 
     def _stop(self, now_ms: int, bundle: Bundle, cause: StopCause | None, reason: str) -> None:
         run = bundle.run

@@ -12,7 +12,7 @@ Amounts = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A node keeps pods off that do not tolerate it. effect: NoSchedule or NoExecute (PreferNoSchedule is left out)."""
+    """A node keeps pods off that do not tolerate it. effect: NoSchedule, NoExecute, or PreferNoSchedule, a wish."""
 
     key: str
     value: str
@@ -52,6 +52,49 @@ class Term:
 
     labels: tuple[Expression, ...] = ()
     fields: tuple[Expression, ...] = ()
+
+
+Selector = tuple[Expression, ...]
+"""Labels for which all of these hold; () = any labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodTerm:
+    """Other pods of which a pod wants one near, or none. selector: None = no pod at all. namespaces: by name; spaces:
+    and those with such labels. domain: a node label; pods on nodes of one value are near. weight: 0 = required, else a
+    wish of 1 to 100."""
+
+    selector: Selector | None
+    namespaces: tuple[str, ...]
+    spaces: Selector | None
+    domain: str
+    weight: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadTerm:
+    """Pods of its namespace among which a pod wants to be spread evenly over domains.
+
+    skew, domains_min: `maxSkew`, `minDomains`. weight: 0 = required. by_affinity, by_taints: whether nodes where the
+    pod must not lie, by its node affinity or by taints, are left out.
+    """
+
+    selector: Selector | None
+    domain: str
+    skew: int = 1
+    domains_min: int = 1
+    weight: int = 0
+    by_affinity: bool = True
+    by_taints: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """What a pod asks about the pods beside it."""
+
+    near: tuple[PodTerm, ...] = ()
+    apart: tuple[PodTerm, ...] = ()
+    spreads: tuple[SpreadTerm, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +142,8 @@ class PodFacts:
     exit_code: of its first container that did not end well, 128 + signal where one ended it; 0 = none.
     index: its place among its likes (completion index, replica index), −1 = none. pod_group: name of its
     `schedulingGroup`, "" = none. unsupported: what it asks that Clearway cannot promise, one phrase each. labels,
-    annotations: only those that say something to Clearway.
+    annotations: only those that say something to Clearway. marks: all labels, for selectors of other pods. company:
+    what it asks about pods beside it. wishes: weights and terms of preferred node affinity.
     """
 
     uid: str
@@ -122,6 +166,9 @@ class PodFacts:
     index: int = -1
     is_leaving: bool = False
     gates: tuple[str, ...] = ()
+    marks: Pairs = ()
+    company: Company | None = None
+    wishes: tuple[tuple[int, Term], ...] = ()
     unsupported: tuple[str, ...] = ()
 
     @property

@@ -8,10 +8,14 @@ from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.errors import UnreadableError
 from clearway.adapters.kubernetes.facts import PodFacts
 from clearway.adapters.kubernetes.gangs import Group
+from clearway.adapters.kubernetes.nodes import Nodes, Wants
 from clearway.adapters.kubernetes.parse import CPU, MEMORY
 from clearway.adapters.kubernetes.placement import names_devices
+from clearway.adapters.kubernetes.runs import Arrival, Bundle
 from clearway.model.ids import JobId, QueueName, TenantName
 from clearway.model.jobs import Checkpoint, DomainLevel, JobKind, JobSpec, Network, Request
+from clearway.model.runs import RunSpec
+from clearway.ports.control import PROVISIONAL_ID
 from clearway.wire.problems import ParseError
 from clearway.wire.units import parse_duration
 
@@ -40,15 +44,13 @@ def find_differences(pods: Sequence[PodFacts]) -> str:
         return "pods of one gang that ask for different devices"
     if any(pod.demand != first.demand for pod in pods):
         return "pods of one gang that differ in where they may lie"
-    if len(pods) > 1 and first.demand.ports:
-        return "host ports in a gang of several pods"
+    if any((pod.company, pod.wishes) != (first.company, first.wishes) for pod in pods):
+        return "pods of one gang that differ in what they ask about neighbours"
     return ""
 
 
-def make_job(
-    number: JobId, group: Group, pods: Sequence[PodFacts], label: tuple[str, str], config: KubernetesConfig
-) -> JobSpec:
-    """The job of a whole group. label: the one of its demand. Raises UnreadableError where an annotation is wrong."""
+def make_job(number: JobId, group: Group, pods: Sequence[PodFacts], wants: Wants, config: KubernetesConfig) -> JobSpec:
+    """The job of a whole group. wants: where its pods may lie. Raises UnreadableError where an annotation is wrong."""
     first = pods[0]
     said = {**dict(first.labels), **dict(first.annotations)}
     device = first.demand.device
@@ -59,7 +61,10 @@ def make_job(
             device_models=(device,) if names_devices(device) else (),
             cpu_milli=max(pod.amount(CPU) for pod in pods),
             memory_bytes=max(pod.amount(MEMORY) for pod in pods),
-            node_labels=(label,),
+            node_labels=(wants.label,),
+            crowds=wants.crowds,
+            neighbours=wants.rules,
+            liked=wants.liked,
         ),
         replicas=len(pods),
         name=f"{first.namespace}/{first.name if first.owner is None else first.owner.name}",
@@ -73,6 +78,22 @@ def make_job(
         checkpoint=_checkpoint(said, first),
         preemptible=said.get(PREEMPTIBLE, "true") != "false",
     )
+
+
+def make_arrival(
+    now_ms: int, bundle: Bundle, pods: Sequence[PodFacts], nodes: Nodes, config: KubernetesConfig
+) -> Arrival:
+    """The submission of a whole group, its wants noted in the bundle. Raises UnreadableError where it cannot be one."""
+    wishes = sorted({wish for pod in pods for wish in pod.unsupported})
+    if not wishes and (difference := find_differences(pods)):
+        wishes = [difference]
+    if wishes:
+        raise UnreadableError(f"Clearway does not support {', '.join(wishes)} yet")
+    bundle.wants = nodes.note_wants(pods)
+    job = make_job(JobId(PROVISIONAL_ID), bundle.group, pods, bundle.wants, config)
+    again = f".{now_ms}" if bundle.conflicts else ""  # the control plane answers a key that it knows with the same job
+    key = f"{bundle.group.key}#{pods[0].uid}{again}"
+    return Arrival(key, bundle.group.key, job, RunSpec(script="", origin=key))
 
 
 def _queue(said: Mapping[str, str], config: KubernetesConfig) -> QueueName:

@@ -7,18 +7,41 @@ to have stopped: it may go on, and only its pods tell. A cordoned one admits onl
 of a node never change for the engine: a node whose devices are others now goes, and comes again under another name.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from clearway.adapters.kubernetes.company import Region, Society
 from clearway.adapters.kubernetes.config import KubernetesConfig
-from clearway.adapters.kubernetes.facts import Demand, NodeFacts, PodFacts
+from clearway.adapters.kubernetes.facts import Demand, NodeFacts, PodFacts, Term, Toleration
 from clearway.adapters.kubernetes.parse import CPU, MEMORY
-from clearway.adapters.kubernetes.placement import demand_label, find_mismatch, names_devices
+from clearway.adapters.kubernetes.placement import PREFER_NOT, demand_label, find_mismatch, names_devices, score_node
 from clearway.model.cluster import DeviceGroup, NodeSpec
 from clearway.model.events import DeviceDown, DeviceUp, Event, NodeAdded, NodeChanged, NodeDown, NodeUp
 from clearway.model.ids import NodeName
+from clearway.model.neighbours import NeighbourKind, NeighbourRule
 from clearway.model.units import DEVICES_PER_MODEL_MAX
+
+LIKING_PREFIX = "clearway.io/likes-"
+
+Liking = tuple[tuple[tuple[int, Term], ...], tuple[Toleration, ...]]
+"""Preferred node affinity and tolerations: what decides how much a node is liked."""
+
+ITSELF = Region("")
+"""Each node is a domain of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wants:
+    """Where pods may lie and would rather, as the engine knows it: the label of nodes that admit them, crowds that they
+    are in, rules about neighbours, and the label by which nodes are liked ("" = all alike)."""
+
+    label: tuple[str, str]
+    crowds: tuple[str, ...] = ()
+    rules: tuple[NeighbourRule, ...] = ()
+    liked: str = ""
+
 
 ALIAS_MARK = "~"
 """Stands between a node's name and its number where it came again with other devices; no node's name has it."""
@@ -36,7 +59,8 @@ def real_name(name: NodeName) -> str:
 class NodeEntry:
     """A node: what is known, what lies on it, and what the engine was told.
 
-    pods: by uid. held: device indices of Clearway's runs, by job. alias: its name for the engine. told: the spec that
+    pods: by uid. held: device indices of Clearway's runs, by job. counted: replicas that the engine counts here in each
+    crowd, by job. alias: its name for the engine. told: the spec that
     the engine knows, None = nothing. told_down: devices told to be down. told_silent: it was told to be down.
     """
 
@@ -44,6 +68,7 @@ class NodeEntry:
     alias: NodeName
     pods: dict[str, PodFacts] = field(default_factory=dict)
     held: dict[int, list[int]] = field(default_factory=dict)
+    counted: dict[int, Counter[str]] = field(default_factory=dict)
     aliases: int = 0
     told: NodeSpec | None = None
     told_down: set[int] = field(default_factory=set)
@@ -61,6 +86,17 @@ class Nodes:
         self._demands: dict[Demand, tuple[str, str]] = {}
         self._dirty: dict[str, None] = {}
         self._homeless: dict[str, dict[str, PodFacts]] = {}
+        self._regions: dict[Region, str] = {}
+        self._likings: dict[Liking, str] = {}
+        self.society = Society(self._walk, self.touch)
+
+    def _walk(self) -> Iterable[tuple[PodFacts, str]]:
+        for name, entry in self.entries.items():
+            for pod in entry.pods.values():
+                yield pod, name
+        for name, pods in self._homeless.items():
+            for pod in pods.values():
+                yield pod, name
 
     def put(self, facts: NodeFacts) -> None:
         """The node was seen."""
@@ -72,12 +108,14 @@ class Nodes:
         elif entry.facts == facts and not entry.is_gone:
             return
         entry.facts, entry.is_gone = facts, False
+        self.society.put_node(facts)
         self.touch(facts.name)
 
     def drop(self, name: str) -> None:
         """The node is gone."""
         if name in self.entries:
             self.entries[name].is_gone = True
+            self.society.drop_node(name)
             self.touch(name)
 
     def add_demand(self, demand: Demand) -> tuple[str, str]:
@@ -112,6 +150,46 @@ class Nodes:
         """Resources of the devices that there are, by name."""
         return tuple(sorted({name for entry in self.entries.values() for name, _ in entry.facts.devices}))
 
+    def note_wants(self, pods: Sequence[PodFacts]) -> Wants:
+        """Where equal pods may lie, as the engine is to know it; from now on nodes are told with all that it needs."""
+        first = pods[0]
+        crowds, rules = self.society.rules_for(pods)
+        self._add_regions(first)
+        if len(pods) > 1:
+            crowds, rules = self._keep_ports_apart(first, crowds, rules)
+        return Wants(self.add_demand(first.demand), crowds, rules, self._add_liking(first))
+
+    def _keep_ports_apart(
+        self, pod: PodFacts, crowds: tuple[str, ...], rules: tuple[NeighbourRule, ...]
+    ) -> tuple[tuple[str, ...], tuple[NeighbourRule, ...]]:
+        """No two pods of a gang with the same host port on one node; others are seen by `find_mismatch`."""
+        names = tuple(sorted({f"host port {port}/{protocol}" for port, protocol, _ in pod.demand.ports}))
+        if names:
+            self._add_region(ITSELF)
+        apart = (NeighbourRule(kind=NeighbourKind.APART, crowd=name, domain=ITSELF.label) for name in names)
+        return (*crowds, *names), (*rules, *apart)
+
+    def _add_regions(self, pod: PodFacts) -> None:
+        for region in self.society.regions_of(pod):
+            self._add_region(region)
+
+    def _add_region(self, region: Region) -> None:
+        if region not in self._regions:
+            self._regions[region] = region.label
+            if region.label != region.domain:
+                self._dirty.update(dict.fromkeys(self.entries))
+
+    def _add_liking(self, pod: PodFacts) -> str:
+        """The label by which nodes say how much this pod likes them; "" = it likes all alike."""
+        repels = any(taint.effect == PREFER_NOT for entry in self.entries.values() for taint in entry.facts.taints)
+        if not pod.wishes and not repels:
+            return ""
+        liking = pod.wishes, pod.demand.tolerations
+        if liking not in self._likings:
+            self._likings[liking] = liking_label(liking)
+            self._dirty.update(dict.fromkeys(self.entries))
+        return self._likings[liking]
+
     def touch(self, name: str) -> None:
         """Something about the node, or on it, changed."""
         self._dirty[name] = None
@@ -120,27 +198,34 @@ class Nodes:
         """The pod lies on the node and holds what it asks."""
         entry = self.entries.get(node)
         pods = self._homeless.setdefault(node, {}) if entry is None else entry.pods
+        if pod.uid in pods:
+            self.society.count(pods[pod.uid], node, -1)
         pods[pod.uid] = pod
+        self.society.count(pod, node, 1)
         self.touch(node)
 
     def lift(self, uid: str, node: str) -> None:
         """The pod holds nothing there any more."""
         entry = self.entries.get(node)
         pods = self._homeless.get(node, {}) if entry is None else entry.pods
-        if pods.pop(uid, None) is not None:
+        pod = pods.pop(uid, None)
+        if pod is not None:
+            self.society.count(pod, node, -1)
             self.touch(node)
 
-    def hold(self, job: int, name: NodeName, devices: Iterable[int]) -> None:
-        """A run of Clearway holds these devices of the node."""
+    def hold(self, job: int, name: NodeName, devices: Iterable[int], crowds: Iterable[str] = ()) -> None:
+        """A replica of a run of Clearway holds these devices of the node, and counts in these crowds."""
         entry = self.entries.get(real_name(name))
         if entry is not None:
             entry.held.setdefault(job, []).extend(devices)
+            entry.counted.setdefault(job, Counter()).update(crowds)
             self.touch(entry.facts.name)
 
     def let_go(self, job: int, name: NodeName) -> None:
         """The run holds nothing there any more."""
         entry = self.entries.get(real_name(name))
         if entry is not None and entry.held.pop(job, None) is not None:
+            entry.counted.pop(job, None)
             self.touch(entry.facts.name)
 
     def free(self, entry: NodeEntry) -> dict[str, int]:
@@ -170,6 +255,23 @@ class Nodes:
             if amount > free.get(resource, 0):
                 return f"{name}: {resource}: the pod asks {amount}, {max(free.get(resource, 0), 0)} are left"
         return ""
+
+    def find_conflict(self, pod: PodFacts, name: NodeName) -> str:
+        """Which rule about neighbours forbids to bind this pod to the node now; "" = none."""
+        words = self.society.find_mismatch(pod, real_name(name))
+        return f"{name}: {words}" if words else ""
+
+    def judge(self, pod: PodFacts, entry: NodeEntry) -> str:
+        """Why this pod cannot lie on the node now, in the words of Kubernetes' own scheduler; "" = it can."""
+        if not entry.facts.is_ready:
+            return "node(s) were not ready"
+        if words := self.find_mismatch(pod.demand, entry):
+            return words
+        free = self.free(entry)
+        short = [name for name, amount in pod.amounts if amount > free.get(name, 0)]
+        if short:
+            return ", ".join(f"Insufficient {name}" for name in short)
+        return self.society.find_mismatch(pod, entry.facts.name)
 
     # --- what the engine is told ----------------------------------------------------------------------------------
 
@@ -226,6 +328,8 @@ class Nodes:
 
     def _tell_gone(self, entry: NodeEntry, now_ms: int, reason: str, events: list[Event]) -> None:
         if entry.told is not None:
+            if self.society.tallies:  # its domains are no domains any more
+                events.append(NodeChanged(now_ms, replace(entry.told, labels=(), crowds=())))
             events.append(NodeDown(now_ms, entry.alias, reason))
             entry.told, entry.told_silent = None, False
             entry.told_down.clear()
@@ -273,8 +377,35 @@ class Nodes:
             nvlink=_first(labels, config.nvlink_labels),
             leaf=_first(labels, config.leaf_labels),
             block=_first(labels, config.block_labels),
-            labels=(*facts.labels, *admitted),
+            labels=(*facts.labels, *admitted, *self._make_labels(facts, labels)),
+            crowds=tuple(self._count_others(entry)),
         )
+
+    def _make_labels(self, facts: NodeFacts, labels: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+        for region, label in self._regions.items():
+            if label != region.domain:
+                domain = region.find_domain(facts, labels)
+                if domain is not None:
+                    yield label, domain
+        for (wishes, tolerations), label in self._likings.items():
+            yield label, str(score_node(wishes, tolerations, facts))
+
+    def _count_others(self, entry: NodeEntry) -> Iterable[tuple[str, int]]:
+        """How many more, or fewer, lie here of each crowd than the engine counts."""
+        tallies = self.society.tallies
+        there = {tallies[crowd].name: count for crowd, count in self.society.on_node.get(entry.facts.name, {}).items()}
+        known = {tally.name for tally in tallies.values()} if entry.counted else set()
+        counted: Counter[str] = Counter()
+        for one in entry.counted.values():
+            counted.update(one)
+        for name in sorted({*there, *(known & set(counted))}):
+            if there.get(name, 0) != counted[name]:
+                yield name, there.get(name, 0) - counted[name]
+
+
+def liking_label(liking: Liking) -> str:
+    """The label, the same in every process, by which nodes say how much they are liked."""
+    return LIKING_PREFIX + hashlib.sha256(repr(liking).encode()).hexdigest()[:16]
 
 
 def _alias_number(name: NodeName) -> int:

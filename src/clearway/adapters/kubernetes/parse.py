@@ -15,16 +15,15 @@ from clearway.adapters.kubernetes.errors import UnreadableError
 from clearway.adapters.kubernetes.facts import (
     Amounts,
     Demand,
-    Expression,
     NodeFacts,
     Owner,
     Pairs,
     PodFacts,
     PodPhase,
     Taint,
-    Term,
     Toleration,
 )
+from clearway.adapters.kubernetes.parse_company import REQUIRED, parse_company, parse_term, parse_wishes
 from clearway.model.units import DEVICES_PER_MODEL_MAX, MIB
 from clearway.wire.problems import ParseError
 from clearway.wire.units import parse_kubernetes_cpu, parse_kubernetes_memory
@@ -128,6 +127,9 @@ def _parse_pod(data: Json, config: KubernetesConfig) -> PodFacts:
         index=_parse_index(labels, annotations),
         is_leaving=metadata.get("deletionTimestamp") is not None,
         gates=tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
+        marks=_sorted_pairs(labels.items()),
+        company=parse_company(spec, labels, metadata["namespace"]),
+        wishes=parse_wishes(spec),
         unsupported=tuple(_find_unsupported(spec, annotations, devices)),
     )
 
@@ -207,7 +209,7 @@ def _parse_mib(text: str) -> int:
 
 def _parse_demand(spec: Json, asked: Mapping[str, int], device: str, config: KubernetesConfig) -> Demand:
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    required = affinity.get(REQUIRED) or {}
     others = {
         name: amount
         for name, amount in asked.items()
@@ -215,23 +217,12 @@ def _parse_demand(spec: Json, asked: Mapping[str, int], device: str, config: Kub
     }
     return Demand(
         selector=_sorted_pairs((spec.get("nodeSelector") or {}).items()),
-        terms=tuple(_parse_term(term) for term in required.get("nodeSelectorTerms") or ()),
+        terms=tuple(parse_term(term) for term in required.get("nodeSelectorTerms") or ()),
         tolerations=tuple(_parse_toleration(toleration) for toleration in spec.get("tolerations") or ()),
         device=device,
         others=tuple(sorted(others.items())),
         ports=tuple(sorted(_find_ports(spec))),
     )
-
-
-def _parse_term(term: Json) -> Term:
-    return Term(
-        labels=tuple(_parse_expression(one) for one in term.get("matchExpressions") or ()),
-        fields=tuple(_parse_expression(one) for one in term.get("matchFields") or ()),
-    )
-
-
-def _parse_expression(data: Json) -> Expression:
-    return Expression(data["key"], data["operator"], tuple(data.get("values") or ()))
 
 
 def _parse_toleration(data: Json) -> Toleration:
@@ -244,11 +235,7 @@ def _parse_toleration(data: Json) -> Toleration:
 
 
 def _parse_taints(taints: Iterable[Json]) -> tuple[Taint, ...]:
-    return tuple(
-        Taint(taint["key"], taint.get("value") or "", taint["effect"])
-        for taint in taints
-        if taint["effect"] in ("NoSchedule", "NoExecute")
-    )
+    return tuple(Taint(taint["key"], taint.get("value") or "", taint["effect"]) for taint in taints)
 
 
 def _find_ports(spec: Json) -> Iterable[tuple[int, str, str]]:
@@ -261,13 +248,6 @@ def _find_ports(spec: Json) -> Iterable[tuple[int, str, str]]:
 
 def _find_unsupported(spec: Json, annotations: Mapping[str, str], devices: Mapping[str, int]) -> Iterable[str]:
     """What the pod asks that cannot be promised: binding it regardless could be wrong."""
-    affinity = spec.get("affinity") or {}
-    for name, words in (("podAffinity", "required pod affinity"), ("podAntiAffinity", "required pod anti-affinity")):
-        if (affinity.get(name) or {}).get("requiredDuringSchedulingIgnoredDuringExecution"):
-            yield words
-    spreads = spec.get("topologySpreadConstraints") or ()
-    if any(spread.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule" for spread in spreads):
-        yield "topologySpreadConstraints with DoNotSchedule"
     if any("persistentVolumeClaim" in volume or "ephemeral" in volume for volume in spec.get("volumes") or ()):
         yield "volumes from PersistentVolumeClaims"
     if spec.get("resourceClaims"):

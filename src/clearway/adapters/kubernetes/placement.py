@@ -10,12 +10,15 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from clearway.adapters.kubernetes.facts import Demand, Expression, NodeFacts, Taint, Term, Toleration
+from clearway.adapters.kubernetes.facts import Demand, Expression, NodeFacts, Pairs, Selector, Taint, Term, Toleration
 
 DEMAND_PREFIX: Final = "clearway.io/admits-"
 
 CORDON_TAINT: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 """What `kubectl cordon` means; a pod that bears it may still go there."""
+
+PREFER_NOT: Final = "PreferNoSchedule"
+"""Effect of a taint that is only a wish."""
 
 _HEX_DIGITS: Final = 16
 """64 bits: two demands of one cluster do not meet by chance."""
@@ -55,11 +58,24 @@ def summarize_mismatches(mismatches: Iterable[str]) -> str:
     return f"{fitting}/{len(found)} nodes are available" + (f": {parts}." if parts else ".")
 
 
+def score_node(wishes: tuple[tuple[int, Term], ...], tolerations: tuple[Toleration, ...], node: NodeFacts) -> int:
+    """How much a pod likes the node, 0..100: preferred node affinity, and taints that only wish it away, as the plugins
+    NodeAffinity and TaintToleration weigh them (2 to 3)."""
+    labels = dict(node.labels)
+    most = sum(weight for weight, _ in wishes)
+    found = sum(weight for weight, term in wishes if _holds(term, labels, node.name))
+    repelled = any(
+        taint.effect == PREFER_NOT and not any(one.bears(taint) for one in tolerations) for taint in node.taints
+    )
+    by_wishes = 100 * found // most if most > 0 else 0
+    return (2 * by_wishes + 3 * (0 if repelled else 100)) // 5
+
+
 def _find_taint(tolerations: tuple[Toleration, ...], node: NodeFacts) -> str:
     if node.is_cordoned and not any(one.bears(CORDON_TAINT) for one in tolerations):
         return "node(s) were unschedulable"
     for taint in node.taints:
-        if taint.key == CORDON_TAINT.key and node.is_cordoned:
+        if taint.effect == PREFER_NOT or (taint.key == CORDON_TAINT.key and node.is_cordoned):
             continue
         if not any(one.bears(taint) for one in tolerations):
             value = f": {taint.value}" if taint.value else ""
@@ -68,11 +84,20 @@ def _find_taint(tolerations: tuple[Toleration, ...], node: NodeFacts) -> str:
 
 
 def _find_label_mismatch(demand: Demand, node: NodeFacts) -> str:
-    labels = dict(node.labels)
-    is_selected = all(labels.get(key) == value for key, value in demand.selector)
-    if is_selected and (not demand.terms or any(_holds(term, labels, node.name) for term in demand.terms)):
+    if matches_affinity(demand.selector, demand.terms, dict(node.labels), node.name):
         return ""
     return "node(s) didn't match Pod's node affinity/selector"
+
+
+def matches_affinity(selector: Pairs, terms: tuple[Term, ...], labels: Mapping[str, str], name: str) -> bool:
+    """Whether a node of these labels and this name is what a node selector and required node affinity ask for."""
+    is_selected = all(labels.get(key) == value for key, value in selector)
+    return is_selected and (not terms or any(_holds(term, labels, name) for term in terms))
+
+
+def bears_taints(tolerations: tuple[Toleration, ...], node: NodeFacts) -> bool:
+    """Whether a pod of these tolerations may lie beside the node's taints, its cordon among them."""
+    return not _find_taint(tolerations, node)
 
 
 def _find_device_mismatch(demand: Demand, node: NodeFacts) -> str:
@@ -113,6 +138,11 @@ def _holds(term: Term, labels: Mapping[str, str], name: str) -> bool:
     return all(_meets(one, labels) for one in term.labels) and all(
         _meets(one, {"metadata.name": name}) for one in term.fields
     )
+
+
+def meets_all(selector: Selector, labels: Mapping[str, str]) -> bool:
+    """Whether labels are what a selector asks for."""
+    return all(_meets(one, labels) for one in selector)
 
 
 def _meets(one: Expression, labels: Mapping[str, str]) -> bool:

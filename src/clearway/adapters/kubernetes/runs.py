@@ -2,13 +2,19 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from clearway.adapters.kubernetes.facts import Pairs, PodFacts
 from clearway.adapters.kubernetes.gangs import Group
 from clearway.adapters.kubernetes.manifests import OwnJob
+from clearway.adapters.kubernetes.nodes import Wants
 from clearway.model.ids import JobId, NodeName
 from clearway.model.jobs import JobSpec, Outcome, StopCause
 from clearway.model.runs import RunSpec
+
+CONFLICTS_MAX: Final = 5
+REST_MS: Final = 5_000
+"""A job whose starts come too late so often in a row, neighbours being there by then, rests so long before the next."""
 
 Place = tuple[NodeName, tuple[int, ...]]
 """A node and the device indices on it that one replica holds."""
@@ -109,7 +115,7 @@ class Run:
     Of a submitted job: followed, writing: pods whose output is collected, and of those the ones not read to the end.
     is_ended: its Job has been told to let its pods go. is_killed: a pod did not leave by itself.
     next_slots: where it goes on as soon as it has left, None = nowhere. is_known: the engine takes it to run already.
-    started_ms: when it began to run; None = not yet."""
+    started_ms: when it began to run; None = not yet. crowds: in which each replica counts for the engine."""
 
     job: JobId
     generation: int
@@ -129,6 +135,7 @@ class Run:
     next_slots: list[Slot] | None = None
     is_known: bool = False
     started_ms: int | None = None
+    crowds: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -136,8 +143,9 @@ class Bundle:
     """A group and its pods. members: uids, in the order seen. job: its number once accepted. key: of its submission.
 
     size: pods that must start together, 0 = not known yet. refused: what was said to its pods, "" = nothing.
-    own: the Job, of a job that was submitted to Clearway. saved_ms: work of its
-    earlier runs that is safe.
+    own: the Job, of a job that was submitted to Clearway. saved_ms: work of its earlier runs that is safe.
+    wants: as its job was submitted, None = by an earlier process. conflicts: starts in a row that came too late, for
+    neighbours were there by then. rests_until_ms: it is not tried again before.
     """
 
     group: Group
@@ -150,3 +158,6 @@ class Bundle:
     refused: str = ""
     own: OwnJob | None = None
     saved_ms: int = 0
+    wants: Wants | None = None
+    conflicts: int = 0
+    rests_until_ms: int = 0

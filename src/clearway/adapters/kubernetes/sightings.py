@@ -27,6 +27,7 @@ class Sightings:
         self._places: dict[str, str] = {}
         self._bundle_of: dict[str, str] = {}
         self._dirty: dict[str, None] = {}
+        self._resting: dict[str, None] = {}
         self._sizes: dict[Source, int | None] = {}
         self._wanted: dict[Source, None] = {}
         self._actions: list[Action] = []
@@ -37,6 +38,7 @@ class Sightings:
         if known == pod:
             return
         self.pods[pod.uid] = pod
+        self.nodes.society.note(pod)
         self._lay(pod)
         if pod.scheduler != self._config.scheduler_name:
             return
@@ -49,6 +51,7 @@ class Sightings:
         pod = self.pods.pop(uid, None)
         if pod is not None:
             self._lift(uid)
+            self.nodes.society.forget(uid)
             self._touch(uid)
 
     def keep_pods(self, uids: Iterable[str]) -> None:
@@ -158,6 +161,17 @@ class Sightings:
     def waiting(self, bundle: Bundle) -> list[PodFacts]:
         """Pods of it that lie nowhere and may."""
         return [pod for pod in self._live(bundle) if pod.uid not in self._places and not pod.gates]
+
+    def _rest(self, bundle: Bundle, until_ms: int) -> None:
+        bundle.is_held, bundle.rests_until_ms = True, until_ms
+        self._resting[bundle.group.key] = None
+
+    def _wake_rested(self, now_ms: int) -> None:
+        for key in list(self._resting):
+            bundle = self.bundles.get(key)
+            if bundle is None or now_ms >= bundle.rests_until_ms:
+                del self._resting[key]
+                self._dirty[key] = None
 
     def _refuse(self, bundle: Bundle, pods: Sequence[PodFacts], message: str) -> None:
         if message != bundle.refused:

@@ -6,8 +6,9 @@ import pytest
 
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.errors import UnreadableError
-from clearway.adapters.kubernetes.facts import Owner, PodPhase
+from clearway.adapters.kubernetes.facts import Expression, Owner, PodPhase, PodTerm
 from clearway.adapters.kubernetes.parse import parse_node, parse_pod, sum_requests
+from clearway.adapters.kubernetes.parse_company import PREFERRED, REQUIRED
 from clearway.model.units import GIB, MIB
 from support.kubernetes import GPU_NODE, JOB_POD, make_node, make_pod
 
@@ -42,11 +43,6 @@ def test_node_whose_kubelet_is_silent_is_not_ready(status):
     assert not parse_node(node, CONFIG).is_ready
 
 
-def test_taint_that_is_only_a_preference_is_left_out():
-    taint = {"key": "slow", "effect": "PreferNoSchedule"}
-    assert parse_node(make_node(taints=[taint]), CONFIG).taints == ()
-
-
 def test_mig_slices_are_devices_of_their_own():
     node = make_node()
     node["status"]["allocatable"]["nvidia.com/mig-1g.10gb"] = "7"
@@ -78,15 +74,9 @@ def test_limits_count_where_no_request_is_stated():
     assert sum_requests({"containers": [{"resources": {"limits": {"nvidia.com/gpu": "2"}}}]})["nvidia.com/gpu"] == 2
 
 
-ANTI = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}}
-SPREAD = [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]
-
-
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"affinity": ANTI}, "anti-affinity"),
-        ({"topologySpreadConstraints": SPREAD}, "topologySpreadConstraints"),
         ({"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "d"}}]}, "PersistentVolumeClaims"),
         ({"resourceClaims": [{"name": "gpu"}]}, "DRA"),
         ({"annotations": {"gpu-fraction": "0.5"}}, "share of a device"),
@@ -98,10 +88,29 @@ def test_what_cannot_be_promised_is_named(more, words):
     assert words in wish
 
 
-def test_what_is_only_preferred_is_no_obstacle():
-    affinity = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}
-    spread = [{**SPREAD[0], "whenUnsatisfiable": "ScheduleAnyway"}]
-    assert parse_pod(make_pod(affinity=affinity, topologySpreadConstraints=spread), CONFIG).unsupported == ()
+def test_company_is_read_with_its_namespaces_keys_and_policies():
+    term = {
+        "labelSelector": {"matchLabels": {"app": "web"}},
+        "topologyKey": "zone",
+        "matchLabelKeys": ["version", "absent"],
+        "namespaceSelector": {},
+    }
+    wish = {"weight": 7, "podAffinityTerm": {"labelSelector": {}, "topologyKey": "zone", "namespaces": ["b", "a"]}}
+    affinity = {"podAntiAffinity": {REQUIRED: [term]}, "podAffinity": {PREFERRED: [wish]}}
+    spread = {"topologyKey": "zone", "maxSkew": 2, "minDomains": 3, "nodeTaintsPolicy": "Honor"}
+    soft = {"topologyKey": "rack", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {}}
+    pod = make_pod(labels={"version": "3"}, affinity=affinity, topologySpreadConstraints=[spread, soft])
+    company = parse_pod(pod, CONFIG).company
+    chosen = (Expression("app", "In", ("web",)), Expression("version", "In", ("3",)))
+    assert company.apart == (PodTerm(chosen, (), (), "zone"),)
+    assert company.near == (PodTerm((), ("a", "b"), None, "zone", 7),)
+    hard, wished = company.spreads
+    assert (hard.selector, hard.skew, hard.domains_min, hard.by_affinity, hard.by_taints) == (None, 2, 3, True, True)
+    assert hard.weight == 0 < wished.weight
+
+
+def test_pod_without_rules_about_neighbours_has_no_company():
+    assert parse_pod(make_pod(), CONFIG).company is None
 
 
 def test_hami_shares_are_named():

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from clearway.adapters.kubernetes.config import KubernetesConfig
-from clearway.adapters.kubernetes.facts import Demand
+from clearway.adapters.kubernetes.facts import Demand, Expression, Term, Toleration
 from clearway.adapters.kubernetes.parse import parse_node, parse_pod
-from clearway.adapters.kubernetes.placement import demand_label, find_mismatch, summarize_mismatches
+from clearway.adapters.kubernetes.placement import demand_label, find_mismatch, score_node, summarize_mismatches
 from support.kubernetes import make_node, make_pod
 
 CONFIG = KubernetesConfig()
@@ -20,6 +20,10 @@ def demand_of(**more):
 
 def mismatch(demand, *, free=FREE, ports=(), **node):
     return find_mismatch(demand, parse_node(make_node(**node), CONFIG), free, ports)
+
+
+def facts_of(**node):
+    return parse_node(make_node(**node), CONFIG)
 
 
 def affinity(*terms):
@@ -138,3 +142,14 @@ def test_summary_counts_the_commonest_reason_first():
     texts = ["Too many pods", "", "node(s) had no nvidia.com/gpu", "node(s) had no nvidia.com/gpu"]
     assert summarize_mismatches(texts) == "1/4 nodes are available: 2 node(s) had no nvidia.com/gpu, 1 Too many pods."
     assert summarize_mismatches(["", ""]) == "2/2 nodes are available."
+
+
+def test_node_is_liked_by_weight_of_wishes_and_less_for_a_taint_that_only_wishes_pods_away():
+    wishes = ((3, Term((Expression("zone", "In", ("a",)),))), (1, Term((Expression("size", "Gt", ("5",)),))))
+    liked = facts_of(labels={"zone": "a", "size": "9"})
+    repelling = facts_of(labels={"zone": "a"}, taints=[{"key": "slow", "effect": "PreferNoSchedule"}])
+    bears = (Toleration("slow", "", "", True),)
+    assert score_node(wishes, (), liked) == 100
+    assert score_node(wishes, (), repelling) == 30
+    assert score_node(wishes, bears, repelling) == 90
+    assert find_mismatch(Demand(), repelling, {}) == ""
