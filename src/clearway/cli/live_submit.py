@@ -137,6 +137,10 @@ def wait_for(session: Session, client: "Client", jobs: list[Any], *, follow: boo
             sys.stdout.buffer.write(part)
             sys.stdout.buffer.flush()
     for job in client.wait(jobs, poll_s=0.2):
+        if not job.state.is_final:
+            text = "Job {job} will never start: {reason}; clearway cancel {job} removes it"
+            session.note(text, job=job.id, reason=job.reason)
+            return EXIT_JOB_FAILED
         if job.state.value != "COMPLETED":
             said = job.message or job.reason
             text = "Job {job} ended as {state}" if said == "None" else "Job {job} ended as {state}: {message}"

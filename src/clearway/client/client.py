@@ -50,6 +50,9 @@ SILENCE_S: Final = 45.0
 RETRY_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Waits before a stream that broke off is asked for again; the last is repeated."""
 
+NEVER_STARTS: Final = "DependencyNeverSatisfied"
+"""Reason of a job that waits for what cannot come any more."""
+
 NO_FILTER: Final = JobFilter()
 
 
@@ -145,11 +148,12 @@ class Client:
         return _decode(Explanation, self._get(f"/jobs/{job}/why"))
 
     def wait(self, jobs: Sequence[JobId], *, poll_s: float = 0.5) -> tuple[JobView, ...]:
-        """Wait until all of `jobs` have ended; their last rows, in order."""
+        """Wait until all of `jobs` have ended, or can never start since what they depend on ended otherwise; their last
+        rows, in order."""
         ended: dict[JobId, JobView] = {}
         while missing := tuple(job for job in dict.fromkeys(jobs) if job not in ended):
             rows = self.all_jobs(JobFilter(ids=missing[:IDS_MAX]))
-            ended.update((row.id, row) for row in rows if row.state.is_final)
+            ended.update((row.id, row) for row in rows if row.state.is_final or row.reason == NEVER_STARTS)
             if any(job not in ended for job in jobs):
                 time.sleep(poll_s)
         return tuple(ended[job] for job in jobs)

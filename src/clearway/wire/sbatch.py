@@ -148,9 +148,13 @@ def _check_script(script: Script) -> None:
             expected="a first line that names the interpreter", found=first or NOTHING, hint="such as #!/bin/bash"
         )
         script.refuse(1, "", error)
-    if first.endswith("\r"):
+    if "\r\n" in script.text:
+        line = script.text[: script.text.index("\r\n")].count("\n") + 1
         error = ParseError(expected="Unix line ends", found="DOS line ends", hint="convert it with dos2unix")
-        script.refuse(1, "", error)
+        script.refuse(line, "", error)
+    if "\0" in script.text:
+        line = script.text[: script.text.index("\0")].count("\n") + 1
+        script.refuse(line, "", ParseError(expected="text", found="a NUL byte", hint="is it a program, not a script?"))
     raise_problems(script.problems)
 
 

@@ -114,14 +114,14 @@ def test_a_job_does_not_inherit_the_token(monkeypatch):
 
 
 def test_options_end_where_the_script_begins():
-    line = split_line(["-p", "debug", "--time=5", "-N1", "--parsable", "job.sh", "-x", "7"], OWN)
+    line = split_line("sbatch", ["-p", "debug", "--time=5", "-N1", "--parsable", "job.sh", "-x", "7"], OWN)
     assert line.words == ("--partition=debug", "--time=5", "--nodes=1")
     assert dict(line.own) == {"parsable": ""}
     assert line.rest == ("job.sh", "-x", "7")
 
 
 def test_options_are_completed_and_optional_values_stay_with_their_equals_sign():
-    assert split_line(["--part", "debug", "--exclusive", "--nice=5", "x"], OWN).words == (
+    assert split_line("sbatch", ["--part", "debug", "--exclusive", "--nice=5", "x"], OWN).words == (
         "--partition=debug",
         "--exclusive",
         "--nice=5",
@@ -131,18 +131,18 @@ def test_options_are_completed_and_optional_values_stay_with_their_equals_sign()
 @pytest.mark.parametrize("words", [["--foo"], ["-Z"], ["--time"], ["-Hx"], ["--gpus-per=2"]])
 def test_a_wrong_option_is_refused(words):
     with pytest.raises(UsageError):
-        split_line(words, OWN)
+        split_line("sbatch", words, OWN)
 
 
 def test_a_step_starts_its_tasks_with_their_ranks(capfd):
-    line = split_line(["-n", "3", "sh", "-c", "echo rank $SLURM_PROCID of $SLURM_NTASKS; exit $SLURM_PROCID"], OWN)
+    line = split_line("sbatch", ["-n", "3", "sh", "-c", "echo rank $SLURM_PROCID of $SLURM_NTASKS; exit $SLURM_PROCID"], OWN)
     assert run_step(line, {"PATH": "/usr/bin:/bin", "SLURM_NNODES": "1"}) == 2
     assert sorted(capfd.readouterr().out.splitlines()) == [f"rank {rank} of 3" for rank in range(3)]
 
 
 def test_a_step_over_several_nodes_is_refused_with_what_to_use():
     with pytest.raises(UsageError, match="replicas"):
-        run_step(split_line(["true"], OWN), {"SLURM_NNODES": "2"})
+        run_step(split_line("sbatch", ["true"], OWN), {"SLURM_NNODES": "2"})
     with pytest.raises(UsageError, match="--ntasks"):
         count_tasks(["--ntasks=many"], {})
 

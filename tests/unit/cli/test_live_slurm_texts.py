@@ -260,11 +260,11 @@ OPTIONS = Options(flags=(("h", "noheader"),), values=(("u", "user"), ("", "name"
 
 
 def test_options_follow_the_rules_of_getopt():
-    given = read_options(["-hu", "ada", "--na=x", "rest"], OPTIONS)
+    given = read_options("squeue", ["-hu", "ada", "--na=x", "rest"], OPTIONS)
     assert given.has("noheader")
     assert (given.get("user"), given.get("name"), given.operands) == ("ada", "x", ("rest",))
 
 
 def test_an_unknown_option_is_refused():
     with pytest.raises(UsageError, match="--help"):
-        read_options(["--foo"], OPTIONS)
+        read_options("squeue", ["--foo"], OPTIONS)

@@ -1,9 +1,10 @@
 """What several Slurm-named commands share."""
 
 import os
+import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from clearway.bootstrap.places import current_user
@@ -23,6 +24,11 @@ def environment() -> Mapping[str, str]:
     return os.environ  # noqa: TID251 - the command line is the border
 
 
+def is_job_name(name: str) -> bool:
+    """Whether it is written as the name of a job: `12`, `12_3`, `12_[1-3]`."""
+    return re.fullmatch(r"[1-9][0-9]*(?:_(?:[0-9]+|\[[0-9,:-]+\]))?", name.strip()) is not None
+
+
 def now_ms() -> int:
     """Unix time."""
     return time.time_ns() // NANOSECONDS_PER_MS
@@ -33,15 +39,15 @@ def write_error(name: str, text: str) -> None:
     sys.stderr.write(f"{name}: error: {text}\n")
 
 
-def parse_states(words: Sequence[str]) -> tuple[JobState, ...]:
-    """States by short or long name; `all` = any. Raises UsageError."""
+def parse_states(words: Sequence[str], refuse: Callable[[str], UsageError]) -> tuple[JobState, ...]:
+    """States by short or long name; `all` = any. Raises what `refuse` makes of another word."""
     by_name = {code: state for state, code in STATE_CODES.items()} | {state.value: state for state in JobState}
     states: list[JobState] = []
     for word in words:
         if word.lower() == "all":
             return tuple(JobState)
         if word.upper() not in by_name:
-            raise UsageError(f"Invalid job state specified: {word}; known are {', '.join(by_name)}")
+            raise refuse(word)
         states.append(by_name[word.upper()])
     return tuple(states)
 

@@ -46,9 +46,10 @@ def run_slurm_command(name: str, arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return code
     except (UsageError, ClearwayError) as error:
+        is_bare = isinstance(error, UsageError) and error.is_bare
         for line in str(error).splitlines():
-            sys.stderr.write(f"{name}: error: {line}\n")
-        return EXIT_USAGE
+            sys.stderr.write(f"{line}\n" if is_bare else f"{name}: error: {line}\n")
+        return error.code if isinstance(error, UsageError) else EXIT_USAGE
     except BrokenPipeError:
         sys.stderr.close()
         return EXIT_USAGE

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from clearway.bootstrap.places import current_user
 from clearway.cli.slurm.arguments import Given, Options, UsageError, read_options
-from clearway.cli.slurm.common import environment, find_all, now_ms, parse_states, write_jobs_json
+from clearway.cli.slurm.common import environment, find_all, is_job_name, now_ms, parse_states, write_jobs_json
 from clearway.cli.slurm.sacct_text import BRIEF_FIELDS, DEFAULT_FIELDS, LONG_FIELDS, render_field_list, render_sacct
 from clearway.model.units import SECOND_MS
 from clearway.ports.views import JobView
@@ -49,9 +49,10 @@ def run(arguments: Sequence[str]) -> int:
     """Print the table."""
     from clearway.cli.connection import connect
 
-    given = read_options(arguments, OPTIONS)
+    given = read_options("sacct", arguments, OPTIONS)
     if given.operands:
-        raise UsageError(f"Unrecognized arguments: {' '.join(given.operands)}; give jobs by -j")
+        words = "\n".join(f" {word}" for word in given.operands)
+        raise UsageError(f"Unknown arguments:\n{words}\ngive jobs by -j")
     if given.has("helpformat"):
         sys.stdout.write(render_field_list())
         return 0
@@ -83,7 +84,10 @@ def _fetch(client: "Client", given: Given) -> list[JobView]:
     """Jobs asked for by number, at any time; else those since midnight, of this user unless -a or -u says otherwise."""
     from clearway.wire.api import JobFilter
 
-    states = parse_states(given.listed("state"))
+    states = parse_states(given.listed("state"), _refuse_state)
+    for name in given.listed("jobs"):
+        if not is_job_name(name):
+            raise UsageError(f"sacct: fatal: Bad job/step specified: {name}", is_bare=True)
     if given.has("jobs"):
         found, _ = find_all(client, given.listed("jobs"))
         return [job for job in found if not states or job.state in states]
@@ -102,6 +106,10 @@ def _fetch(client: "Client", given: Given) -> list[JobView]:
         for job in client.all_jobs(wanted)
         if (job.end_ms is None or job.end_ms >= from_ms) and (until_ms is None or job.submit_ms <= until_ms)
     ]
+
+
+def _refuse_state(word: str) -> UsageError:
+    return UsageError(f"sacct: fatal: unrecognized job state value '{word}'", is_bare=True)
 
 
 def _own(client: "Client") -> tuple[str, ...]:
@@ -132,4 +140,4 @@ def parse_time(text: str) -> int:
             return now_ms() - parse_duration(f"{amount}s" if amount.isdigit() else amount)
         return parse_moment(text, now_ms=now_ms(), zone=zone)
     except ParseError as error:
-        raise UsageError(f"Invalid time specification: {error}") from error
+        raise UsageError(f"Invalid time specification (pos=0): {text}\n{error}", is_bare=True) from error

@@ -67,7 +67,7 @@ def parse_fields(text: str) -> list[Field]:
         name, percent, width = part.strip().partition("%")
         field = FIELDS.get(name.lower())
         if field is None or (percent and not width.lstrip("-").isdigit()) or (percent and int(width) == 0):
-            raise UsageError(f'Invalid field requested: "{part.strip()}"; `sacct --helpformat` lists them')
+            raise UsageError(f'Invalid field requested: "{part.strip()}"\nsacct --helpformat lists them')
         fields.append(Field(field.name, int(width), field.cell) if percent else field)
     return fields
 

@@ -4,11 +4,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from clearway.cli.slurm.arguments import UsageError
+from clearway.cli.slurm.arguments import EXIT_OPTION, UsageError, refuse_option
 from clearway.cli.slurm.common import environment
+from clearway.cli.slurm.sbatch_text import check_script, refuse_submission
 from clearway.wire.slurm_options import OPTIONS, SHORT_NAMES, Takes
+
+if TYPE_CHECKING:
+    from clearway.client import Client
+    from clearway.model.ids import JobId
 
 OWN: Final = ("parsable", "wait", "test-only", "wrap", "quiet", "verbose", "help", "usage", "version")
 """Options that the command itself obeys; all others go to the server, which knows them."""
@@ -46,16 +51,20 @@ class Line:
 def run(arguments: Sequence[str]) -> int:
     """Submit, and say the number on standard output."""
     from clearway.cli.connection import connect, submitted_environment
+    from clearway.client.errors import RefusedError
     from clearway.wire.api import Form, SubmittedFile
 
-    line = split_line(arguments, OWN)
+    line = split_line("sbatch", arguments, OWN)
     text, source, args = _read_script(line)
     options = (*_options_of_environment(environment(), line.words), *line.words)
     file = SubmittedFile(text=text, source=source, form=Form.SCRIPT, options=options, args=args)
     with connect() as client:
-        answer = client.submit(
-            [file], cwd=str(Path.cwd()), environment=submitted_environment(), test_only="test-only" in line.own
-        )
+        try:
+            answer = client.submit(
+                [file], cwd=str(Path.cwd()), environment=submitted_environment(), test_only="test-only" in line.own
+            )
+        except RefusedError as error:
+            raise refuse_submission("sbatch", str(error)) from error
         for note in answer.notes:
             if "quiet" not in line.own:
                 sys.stderr.write(f"sbatch: {note}\n")
@@ -63,18 +72,35 @@ def run(arguments: Sequence[str]) -> int:
             sys.stderr.write(f"sbatch: the script is good; it would become {len(answer.jobs)} job(s)\n")
             return 0
         number = (answer.firsts or answer.jobs)[0]
-        sys.stdout.write(f"{number}\n" if "parsable" in line.own else f"Submitted batch job {number}\n")
+        if "parsable" in line.own:
+            sys.stdout.write(f"{number}\n")
+        elif "quiet" not in line.own:
+            sys.stdout.write(f"Submitted batch job {number}\n")
         sys.stdout.flush()
         if "wait" in line.own:
-            from clearway.cli.live_submit import exit_code_of
-
-            ended = client.wait(answer.jobs)
-            return max((0 if job.state.value == "COMPLETED" else exit_code_of(job) for job in ended), default=0)
+            return _wait(client, answer.jobs)
     return 0
 
 
-def split_line(arguments: Sequence[str], own_names: Sequence[str]) -> Line:
-    """Cut at the first word that is no option and no option's value. Raises UsageError for an unknown option."""
+def _wait(client: "Client", jobs: "Sequence[JobId]") -> int:
+    """Until all have ended; the highest exit code. Unlike Slurm, not for ever for a job that can never start."""
+    from clearway.cli.live_submit import exit_code_of
+
+    code = 0
+    for job in client.wait(jobs):
+        if not job.state.is_final:
+            sys.stderr.write(
+                f"sbatch: error: job {job.id} will never start: {job.reason}; scancel {job.id} removes it\n"
+            )
+        code = max(code, 0 if job.state.value == "COMPLETED" else exit_code_of(job))
+    return code
+
+
+def split_line(command: str, arguments: Sequence[str], own_names: Sequence[str]) -> Line:
+    """Cut at the first word that is no option and no option's value. Raises UsageError for an unknown option.
+
+    command: whose line it is.
+    """
     words: list[str] = []
     own: dict[str, str] = {}
     place = 0
@@ -85,7 +111,7 @@ def split_line(arguments: Sequence[str], own_names: Sequence[str]) -> Line:
             break
         if not word.startswith("-") or word == "-":
             break
-        name, value, used = _read_option(arguments, place)
+        name, value, used = _read_option(command, arguments, place)
         if name in own_names:
             own[name] = value or ""
         else:
@@ -94,34 +120,38 @@ def split_line(arguments: Sequence[str], own_names: Sequence[str]) -> Line:
     return Line(tuple(words), own, tuple(arguments[place:]))
 
 
-def _read_option(arguments: Sequence[str], place: int) -> tuple[str, str | None, int]:
+def _read_option(command: str, arguments: Sequence[str], place: int) -> tuple[str, str | None, int]:
     """(long name, value, words used)."""
     word = arguments[place]
     if word.startswith("--"):
         name, equals, value = word[2:].partition("=")
-        name = _complete(name)
+        name = _complete(command, name)
         given: str | None = value if equals else None
     else:
         if word[1] not in SHORT_NAMES:
-            raise UsageError(f"invalid option -- '{word[1]}'")
+            raise refuse_option(command, f"invalid option -- '{word[1]}'", EXIT_OPTION)
         name, given = SHORT_NAMES[word[1]], word[2:] or None
         if OPTIONS[name].takes is not Takes.VALUE and given is not None:
             raise UsageError(f"expected -{word[1]} by itself, found {word!r}; write each short option as a word")
     if OPTIONS[name].takes is Takes.VALUE and given is None:
         if place + 1 >= len(arguments):
-            raise UsageError(f"option '--{name}' requires an argument")
+            problem = (
+                f"'--{name}' requires an argument" if word.startswith("--") else f"requires an argument -- '{word[1]}'"
+            )
+            raise refuse_option(command, f"option {problem}", EXIT_OPTION)
         return name, arguments[place + 1], 2
     return name, given, 1
 
 
-def _complete(name: str) -> str:
+def _complete(command: str, name: str) -> str:
     """A long name, or the only one that begins so."""
     if name in OPTIONS:
         return name
     found = [known for known in OPTIONS if known.startswith(name)]
     if len(found) != 1:
-        kind = "ambiguous" if found else "unrecognized"
-        raise UsageError(f"{kind} option '--{name}'" + (f"; could be {', '.join(found)}" if found else ""))
+        listed = "; possibilities: " + " ".join(f"'--{name}'" for name in found)
+        problem = f"option '--{name}' is ambiguous{listed}" if found else f"unrecognized option '--{name}'"
+        raise refuse_option(command, problem, EXIT_OPTION)
     return found[0]
 
 
@@ -132,17 +162,23 @@ def _options_of_environment(variables: Mapping[str, str], words: Sequence[str]) 
 
 
 def _read_script(line: Line) -> tuple[str, str, tuple[str, ...]]:
-    """(text, its name in messages, words for it)."""
+    """(text, its name in messages, words for it). Raises UsageError for what is no batch script."""
+    text, source, args = _find_script(line)
+    check_script(text)
+    return text, source, args
+
+
+def _find_script(line: Line) -> tuple[str, str, tuple[str, ...]]:
     if "wrap" in line.own:
         if line.rest:
-            raise UsageError(f"Script arguments not permitted with --wrap option: {' '.join(line.rest)}")
+            raise UsageError("Script arguments not permitted with --wrap option")
         return WRAPPED.format(command=line.own["wrap"]), "wrap", ()
     if not line.rest:
         return sys.stdin.read(), "sbatch", ()
     path = Path(line.rest[0])
     try:
-        return path.read_text(encoding="utf-8"), str(path), tuple(line.rest[1:])
+        return path.read_bytes().decode(), str(path), tuple(line.rest[1:])
     except OSError as error:
-        raise UsageError(f"Unable to open file {path}: {error.strerror}") from error
+        raise UsageError(f"Unable to open file {path}\n{error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: expected a script in UTF-8, found: {error}") from error

@@ -1,10 +1,10 @@
-"""`scancel`: take jobs back."""
+"""`scancel`: take jobs back. As in Slurm, one that has ended or was never there is no error: what was wanted is so."""
 
 from collections.abc import Sequence
 from typing import Final
 
 from clearway.cli.slurm.arguments import Given, Options, UsageError, read_options
-from clearway.cli.slurm.common import find_all, parse_states, users_of, write_error
+from clearway.cli.slurm.common import find_all, is_job_name, parse_states, users_of, write_error
 from clearway.ports.views import JobState, JobView
 
 OPTIONS: Final = Options(
@@ -25,25 +25,27 @@ FILTERS: Final = ("user", "me", "partition", "state", "name", "jobname", "accoun
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Cancel; 1 where a job is unknown."""
+    """Cancel; nothing at all where a name is none of a job."""
     from clearway.cli.connection import connect
 
-    given = read_options(arguments, OPTIONS)
+    given = read_options("scancel", arguments, OPTIONS)
     for refused in ("signal", "interactive", "nodelist", "batch", "full"):
         if given.has(refused):
             raise UsageError(f"--{refused} is not offered here; without it the job gets SIGTERM, a grace, and SIGKILL")
     if not given.operands and not any(given.has(name) for name in FILTERS):
         raise UsageError("No job identification provided")
     names = tuple(part for word in given.operands for part in word.split() if part)
+    for name in names:
+        if not is_job_name(name):
+            raise UsageError(f"Invalid job id {name}")
     with connect() as client:
         found, missing = find_all(client, names)
         wanted = [job for job in found if _matches(job, given)] if names else _filtered(client, given)
         if wanted:
             client.cancel([job.id for job in wanted])
-    for name in missing:
-        if not given.has("quiet"):
-            write_error("scancel", f"Kill job error on job id {name}: Invalid job id specified")
-    return 1 if missing else 0
+    for name in missing if given.has("verbose") else ():
+        write_error("scancel", f"Kill job error on job id {name}: Invalid job id specified")
+    return 0
 
 
 def _filtered(client: "object", given: Given) -> list[JobView]:
@@ -55,8 +57,13 @@ def _filtered(client: "object", given: Given) -> list[JobView]:
     return [job for job in client.all_jobs(JobFilter(states=states)) if _matches(job, given)]
 
 
+def _refuse_state(word: str) -> UsageError:
+    text = f"Invalid job state specified: {word}\nValid job states are PENDING, RUNNING, and SUSPENDED"
+    return UsageError(text, is_bare=True)
+
+
 def _matches(job: JobView, given: Given) -> bool:
-    states, users = parse_states(given.listed("state")), users_of(given)
+    states, users = parse_states(given.listed("state"), _refuse_state), users_of(given)
     names = given.listed("name") or given.listed("jobname")
     return (
         (not states or job.state in states)

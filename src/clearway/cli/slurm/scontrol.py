@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from clearway.cli.slurm.arguments import Options, UsageError, read_options, split_list
-from clearway.cli.slurm.common import find_all, now_ms, write_error
+from clearway.cli.slurm.common import find_all, is_job_name, now_ms
 from clearway.cli.slurm.scontrol_text import render_job, render_node, render_partition
-from clearway.cli.slurm.values import render_host_list
+from clearway.cli.slurm.values import job_name_of, render_host_list
+from clearway.model.errors import InputError
 from clearway.model.ids import JobId, NodeName
 from clearway.ports.views import JobState
 
@@ -16,19 +17,25 @@ if TYPE_CHECKING:
 
 OPTIONS: Final = Options(flags=(("o", "oneliner"), ("d", "details"), ("a", "all"), ("Q", "quiet"), ("v", "verbose")))
 
+COUNTS: Final = ("show", "hold", "uhold", "release", "requeue", "update")
+"""What needs to be told of what."""
 VERBS: Final = "show, hold, uhold, release, requeue, update, ping, reconfigure"
 
 
 def run(arguments: Sequence[str]) -> int:
     """Do what the first word says."""
-    given = read_options(arguments, OPTIONS)
+    given = read_options("scontrol", arguments, OPTIONS)
     if not given.operands:
         raise UsageError(f"expected a command out of {VERBS}; an interactive mode is not offered")
     verb, rest = given.operands[0].lower(), given.operands[1:]
     if verb == "show" and rest and rest[0].lower() in ("hostnames", "hostname", "hostlist", "hostlistsorted"):
         return _show_hosts(rest)
+    if verb in COUNTS and len(rest) < 1:
+        raise _bare(f"too few arguments for keyword:{verb}")
     from clearway.cli.connection import connect
 
+    if verb == "ping":
+        return _ping()
     with connect() as client:
         if verb == "show":
             return _show(client, rest, is_one_line=given.has("oneliner"))
@@ -36,14 +43,32 @@ def run(arguments: Sequence[str]) -> int:
             return _act(client, verb, rest)
         if verb == "update":
             return _update(client, rest)
-        if verb == "ping":
-            sys.stdout.write(f"Clearway at {client.health().status.upper()}\n")
-            return 0
         if verb == "reconfigure":
             for note in client.reload():
                 sys.stdout.write(f"{note}\n")
             return 0
-    raise UsageError(f"invalid keyword: {verb}; offered are {VERBS}")
+    raise _bare(f"invalid keyword: {given.operands[0]}\noffered are {VERBS}")
+
+
+def _bare(text: str) -> UsageError:
+    """Most of what scontrol says has no name before it."""
+    return UsageError(text, is_bare=True)
+
+
+def _ping() -> int:
+    """Whether the control plane answers, in the words that scripts look for."""
+    from clearway.cli.connection import connect
+    from clearway.client import ApiError
+
+    try:
+        with connect() as client:
+            client.health()
+    except (ApiError, InputError) as error:
+        sys.stdout.write("Slurmctld(primary) at clearway is DOWN\n")
+        sys.stderr.write(f"{error}\n")
+        return 1
+    sys.stdout.write("Slurmctld(primary) at clearway is UP\n")
+    return 0
 
 
 def _show_hosts(words: Sequence[str]) -> int:
@@ -73,16 +98,18 @@ def _show(client: "Client", words: Sequence[str], *, is_one_line: bool) -> int:
         blocks = [render_partition(q, cluster.nodes) for q in cluster.queues if not names or q.name in names]
         missing = [name for name in names if name not in {queue.name for queue in cluster.queues}]
     else:
-        raise UsageError(f"invalid entity: {kind or 'none'} for keyword: show; offered are job, node, partition")
+        raise _bare(f"invalid entity:{kind} for keyword:show\noffered are job, node, partition, hostnames, hostlist")
     _write_blocks(blocks, is_one_line=is_one_line)
     for name in missing:
-        sys.stdout.write(f"{kind.capitalize()} {name} not found\n")
+        sys.stderr.write(f"{kind.removesuffix('s').capitalize()} {name} not found\n")
     return 1 if missing else 0
 
 
 def _show_jobs(client: "Client", names: Sequence[str], *, is_one_line: bool) -> int:
     from clearway.wire.api import JobFilter
 
+    if any(not is_job_name(name) for name in names):
+        raise _bare("scontrol_print_job error: Invalid job id specified")
     if names:
         jobs, missing = find_all(client, names)
     else:
@@ -103,25 +130,31 @@ def _write_blocks(blocks: Sequence[str], *, is_one_line: bool) -> None:
 
 
 def _act(client: "Client", verb: str, words: Sequence[str]) -> int:
+    """Hold, release or requeue; as in Slurm, the jobs of which it is possible, and 1 where one was not among them."""
     names = [part.removeprefix("jobid=").removeprefix("JobId=") for word in words for part in split_list(word)]
-    if not names:
-        raise UsageError(f"expected jobs to {verb}, such as 12 or 123_4")
-    jobs, missing = find_all(client, names)
+    jobs, missing = find_all(client, [name for name in names if is_job_name(name)])
+    missing += [name for name in names if not is_job_name(name)]
     actions: dict[str, Callable[[Sequence[JobId]], tuple[JobId, ...]]] = {
         "hold": client.hold,
         "uhold": client.hold,
         "release": client.release,
         "requeue": client.requeue,
     }
-    if jobs:
-        actions[verb]([job.id for job in jobs])
-    for name in missing:
-        write_error("scontrol", f"Invalid job id specified for job {name}")
-    return 1 if missing else 0
+    active = [job.id for job in jobs if not job.state.is_final]
+    if active:
+        actions[verb](active)
+    refused = [("Job has already finished", job_name_of(job)) for job in jobs if job.state.is_final]
+    refused += [("Invalid job id specified", name) for name in missing]
+    for reason, name in refused:
+        sys.stderr.write(f"{reason} for job {name}\n")
+    if refused and verb != "requeue":
+        sys.stderr.write(f"slurm_suspend error: {refused[-1][0]}\n")
+    return 1 if refused else 0
 
 
 def _update(client: "Client", words: Sequence[str]) -> int:
     """`update nodename=gpu1 state=drain reason=...` and `state=resume`. Jobs cannot be changed: said so."""
+    from clearway.client.errors import NotFoundError
     from clearway.wire.ranges import expand_names
 
     values = {word.partition("=")[0].lower(): word.partition("=")[2] for word in words}
@@ -130,14 +163,21 @@ def _update(client: "Client", words: Sequence[str]) -> int:
             "jobs cannot be changed after they are submitted; offered are hold, release and requeue. To change one, "
             "cancel it and submit it again"
         )
-    nodes, state = values.get("nodename", ""), values.get("state", "").lower()
-    if not nodes or state not in ("drain", "resume", "undrain", "idle"):
-        raise UsageError("expected nodename=NAMES state=drain reason=TEXT, or nodename=NAMES state=resume")
+    names, state = values.get("nodename", ""), values.get("state", "").lower()
+    if not names:
+        raise _bare("No valid entity in update command\nInput line must include nodename=NAMES")
+    if state not in ("drain", "resume", "undrain", "idle"):
+        raise _bare(
+            f"Invalid input: state={values.get('state', '')}\nRequest aborted\nValid states are: DRAIN RESUME UNDRAIN"
+        )
     if state == "drain" and not values.get("reason"):
-        raise UsageError('You must specify a reason when DRAINING a node: reason="fan broken"')
-    for name in expand_names(nodes):
-        if state == "drain":
-            client.drain(NodeName(name), reason=values["reason"].strip("\"'"))
-        else:
-            client.undrain(NodeName(name))
+        raise _bare("You must specify a reason when DOWNING or DRAINING a node. Request denied")
+    for name in expand_names(names):
+        try:
+            if state == "drain":
+                client.drain(NodeName(name), reason=values["reason"].strip("\"'"))
+            else:
+                client.undrain(NodeName(name))
+        except NotFoundError as error:
+            raise _bare("slurm_update error: Invalid node name specified") from error
     return 0

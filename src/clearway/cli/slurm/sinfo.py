@@ -8,7 +8,7 @@ from clearway.cli.slurm.arguments import Options, UsageError, read_options
 from clearway.cli.slurm.common import environment, now_ms
 from clearway.cli.slurm.sinfo_text import render_sinfo
 from clearway.cli.slurm.values import NODE_STATE_CODES
-from clearway.ports.views import NodeView
+from clearway.ports.views import NodeState, NodeView
 
 OPTIONS: Final = Options(
     flags=(
@@ -27,16 +27,27 @@ OPTIONS: Final = Options(
 )
 
 
+WIDER_WORDS: Final = {NodeState.DRAINING: {"drain"}, NodeState.DRAINED: {"drain"}}
+"""Words that mean several states."""
+STATE_WORDS: Final = tuple(
+    dict.fromkeys(["all", *(word for state in NodeState for word in (state.value, NODE_STATE_CODES[state]))])
+)
+
+
 def run(arguments: Sequence[str]) -> int:
     """Print the table."""
     from clearway.cli.connection import connect
 
-    given = read_options(arguments, OPTIONS)
+    given = read_options("sinfo", arguments, OPTIONS)
     if given.operands:
         raise UsageError(f"Unrecognized arguments: {' '.join(given.operands)}")
     with connect() as client:
         cluster = client.cluster()
-    nodes = [node for node in cluster.nodes if _matches(node, given.get("nodes"), given.listed("states"))]
+    states = tuple(state.lower() for state in given.listed("states"))
+    for state in states:
+        if state not in STATE_WORDS:
+            raise UsageError(f'Bad state string: "{state}"\nvalid states: {",".join(STATE_WORDS)}')
+    nodes = [node for node in cluster.nodes if _matches(node, given.get("nodes"), states)]
     asked = given.listed("partition")
     queues = [queue for queue in cluster.queues if not asked or queue.name in asked]
     if given.has("json"):
@@ -69,5 +80,5 @@ def _matches(node: NodeView, names: str, states: Sequence[str]) -> bool:
 
         if node.name not in expand_names(names):
             return False
-    words = {node.state.value, NODE_STATE_CODES[node.state]}
-    return not states or bool(words & {state.lower() for state in states})
+    words = {node.state.value, NODE_STATE_CODES[node.state]} | WIDER_WORDS.get(node.state, set())
+    return not states or "all" in states or bool(words & set(states))

@@ -13,7 +13,8 @@ from clearway.ports.views import DeviceState, NodeState, NodeView, QueueView
 
 DEFAULT_FORMAT: Final = "%{partition}P %.5a %.10l %.6D %.6t %N"
 LONG_FORMAT: Final = "%{partition}P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N"
-NODE_FORMAT: Final = "%{node}N %.6D %{partition}P %6t"
+NODE_FORMAT: Final = "%{node}N %.6D %.{partition}P %6t"
+LONG_NODE_FORMAT: Final = "%{node}N %.6D %.{partition}P %.11T %4c %.8z %.6m %.8d %.6w %.8f %20E"
 SUMMARY_FORMAT: Final = "%{partition}P %.5a %.10l %.16F %N"
 REASON_FORMAT: Final = "%20E %9u %19H %N"
 
@@ -52,7 +53,9 @@ def render_sinfo(
     if format_long:
         cells = parse_long_format(format_long, COLUMNS)
     else:
-        default = NODE_FORMAT if by_node else LONG_FORMAT if is_long else DEFAULT_FORMAT
+        default = LONG_FORMAT if is_long else DEFAULT_FORMAT
+        if by_node:
+            default = LONG_NODE_FORMAT if is_long else NODE_FORMAT
         default = SUMMARY_FORMAT if is_summary else REASON_FORMAT if are_reasons else default
         cells = parse_short_format(format_short or _fit_names(default, nodes, queues), COLUMNS)
     groups = _group(nodes, queues, by_state=not is_summary, by_node=by_node, are_reasons=are_reasons)
@@ -166,6 +169,9 @@ COLUMNS: Final[tuple[Column[Group], ...]] = (
     Column("c", ("cpus",), "CPUS", lambda group: _range(group.nodes, lambda node: (node.cpu_milli or 0) // MILLI)),
     Column("C", ("cpusstate",), "CPUS(A/I/O/T)", lambda group: _cpu_counts(group.nodes)),
     Column("m", ("memory",), "MEMORY", lambda group: _range(group.nodes, lambda node: (node.memory_bytes or 0) // MIB)),
+    Column("z", ("socketcorethread",), "S:C:T", lambda group: f"{(group.first.cpu_milli or 0) // MILLI}:1:1"),
+    Column("d", ("disk",), "TMP_DISK", lambda _group: "0"),
+    Column("w", ("weight",), "WEIGHT", lambda _group: "1"),
     Column("f", ("features",), "AVAIL_FEATURES", lambda group: features_of(group.first)),
     Column("G", ("gres",), "GRES", lambda group: gres_of(group.first)),
     Column("", ("gresused",), "GRES_USED", lambda group: gres_used_of(group.first)),

@@ -9,10 +9,10 @@ from clearway.cli.slurm.arguments import Given, Options, UsageError, read_option
 from clearway.cli.slurm.common import (
     environment,
     find_all,
+    is_job_name,
     now_ms,
     parse_states,
     users_of,
-    write_error,
     write_jobs_json,
 )
 from clearway.cli.slurm.squeue_text import START_FORMAT, render_squeue
@@ -55,9 +55,9 @@ def run(arguments: Sequence[str]) -> int:
     """Print the table, once or for ever."""
     from clearway.cli.connection import connect
 
-    given = read_options(arguments, OPTIONS)
+    given = read_options("squeue", arguments, OPTIONS)
     if given.operands:
-        raise UsageError(f"Unrecognized arguments: {' '.join(given.operands)}; give jobs by -j")
+        raise UsageError(f"Unrecognized option: {given.operands[0]}\ngive jobs by -j")
     with connect() as client:
         code = _print_once(client, given)
         while given.has("iterate"):
@@ -68,15 +68,18 @@ def run(arguments: Sequence[str]) -> int:
 
 def _seconds(text: str) -> float:
     if not text.isdigit() or int(text) == 0:
-        raise UsageError(f"Invalid --iterate value: {text}; give seconds, at least 1")
+        raise UsageError(f"--iterate={text}\ngive seconds, at least 1")
     return int(text)
 
 
 def _print_once(client: "Client", given: Given) -> int:
     asked = given.listed("jobs")
+    for name in asked:
+        if not is_job_name(name):
+            raise UsageError(f"Invalid job id: {name}")
     jobs, missing = fetch(client, given)
-    if missing and len(asked) == 1:
-        write_error("squeue", "slurm_load_jobs error: Invalid job id specified")
+    if missing and len(asked) == 1 and "_" not in asked[0]:
+        sys.stderr.write("slurm_load_jobs error: Invalid job id specified\n")
         return 1
     if given.has("json"):
         write_jobs_json(jobs)
@@ -101,7 +104,9 @@ def fetch(client: "Client", given: Given) -> tuple[list[JobView], list[str]]:
     """(the jobs that were asked for, names of which there are none)."""
     from clearway.wire.api import JobFilter
 
-    states = parse_states(given.listed("states")) or ACTIVE
+    states = parse_states(given.listed("states"), _refuse_state) or ACTIVE
+    if given.has("nodelist"):
+        _check_nodes(client, given.get("nodelist"))
     if given.has("jobs"):
         found, missing = find_all(client, given.listed("jobs"))
         return [job for job in found if job.state in states and _matches(job, given)], missing
@@ -113,6 +118,20 @@ def fetch(client: "Client", given: Given) -> tuple[list[JobView], list[str]]:
         names=given.listed("name"),
     )
     return [job for job in client.all_jobs(wanted) if _matches(job, given)], []
+
+
+def _refuse_state(word: str) -> UsageError:
+    known = ",".join(state.value for state in JobState)
+    return UsageError(f"Invalid job state specified: {word}\nValid job states include: {known}")
+
+
+def _check_nodes(client: "Client", names: str) -> None:
+    from clearway.wire.ranges import expand_names
+
+    known = {node.name for node in client.nodes()}
+    for name in expand_names(names):
+        if name not in known:
+            raise UsageError(f"Invalid node name {name}")
 
 
 def _matches(job: JobView, given: Given) -> bool:

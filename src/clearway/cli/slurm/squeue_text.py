@@ -177,6 +177,8 @@ def _resource_columns() -> tuple[Column[Line], ...]:
             "m", ("minmemory",), "MIN_MEMORY", lambda line: render_memory(line.job.memory_bytes // line.job.replicas)
         ),
         Column("b", ("tres-per-node", "gres"), "TRES_PER_NODE", _gres_of),
+        Column("c", ("mincpus",), "MIN_CPUS", lambda line: str(max(1, cpu_count_of(line.job) // line.job.replicas))),
+        Column("B", ("batchhost",), "EXEC_HOST", lambda line: next(iter(_held_nodes(line.job)), "n/a")),
         Column("Y", ("schednodes",), "SCHEDNODES", lambda _line: "(null)"),
     )
 

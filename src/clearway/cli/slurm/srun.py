@@ -9,6 +9,7 @@ from typing import Final
 from clearway.cli.slurm.arguments import UsageError
 from clearway.cli.slurm.common import environment
 from clearway.cli.slurm.sbatch import OWN, Line, split_line
+from clearway.cli.slurm.sbatch_text import refuse_submission
 
 SCRIPT: Final = '#!/bin/sh\nexec "$@"\n'
 """Words are handed on as they are: nothing in them is read by a shell."""
@@ -21,9 +22,9 @@ SIGNAL_BASE: Final = 128
 
 def run(arguments: Sequence[str]) -> int:
     """The exit code of the command; of several tasks, the highest."""
-    line = split_line(arguments, OWN)
+    line = split_line("srun", arguments, OWN)
     if not line.rest:
-        raise UsageError("No command given to execute.")
+        raise UsageError("srun: fatal: No command given to execute.", is_bare=True)
     if environment().get("SLURM_JOB_ID"):
         return run_step(line, environment())
     return _run_job(line)
@@ -32,6 +33,7 @@ def run(arguments: Sequence[str]) -> int:
 def _run_job(line: Line) -> int:
     from clearway.cli.connection import connect, submitted_environment
     from clearway.cli.live_submit import exit_code_of
+    from clearway.client.errors import RefusedError
     from clearway.wire.api import Form, SubmittedFile
 
     if count_tasks(line.words, {}) > 1:
@@ -43,7 +45,10 @@ def _run_job(line: Line) -> int:
         options.append(f"--job-name={Path(line.rest[0]).name}")
     file = SubmittedFile(text=SCRIPT, source="srun", form=Form.SCRIPT, options=tuple(options), args=line.rest)
     with connect() as client:
-        (job,) = client.submit([file], cwd=str(Path.cwd()), environment=submitted_environment()).jobs
+        try:
+            (job,) = client.submit([file], cwd=str(Path.cwd()), environment=submitted_environment()).jobs
+        except RefusedError as error:
+            raise refuse_submission("srun", str(error)) from error
         try:
             for part in client.follow_log(job):
                 sys.stdout.buffer.write(part)
@@ -63,7 +68,7 @@ def count_tasks(words: Sequence[str], variables: Mapping[str, str]) -> int:
     text = next((word.partition("=")[2] for word in words if word.startswith("--ntasks=")), "")
     text = text or variables.get("SLURM_NTASKS", "1")
     if not text.isdigit() or not 1 <= int(text) <= TASKS_MAX:
-        raise UsageError(f"Invalid numeric value {text!r} for --ntasks; from 1 to {TASKS_MAX}")
+        raise UsageError(f'Invalid numeric value "{text}" for --ntasks.\nexpected a number from 1 to {TASKS_MAX}')
     return int(text)
 
 
