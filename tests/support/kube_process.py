@@ -16,7 +16,8 @@ class Process:
     def __init__(self, kubeconfig, folder, config="", name="state"):
         self.state = folder / name
         self._words = [sys.executable, "-m", "clearway.cli", "up", "--backend", "kubernetes"]
-        self._words += ["--kubeconfig", str(kubeconfig), "--state-dir", str(self.state), "--listen", "0"]
+        self._words += ["--kubeconfig", str(kubeconfig), "--state-dir", str(self.state)]
+        self._listen = "0"
         if config:
             path = folder / f"{name}.yaml"
             path.write_text(config)
@@ -25,11 +26,20 @@ class Process:
         self.running = None
 
     def start(self):
-        self.running = subprocess.Popen(self._words, stdout=self._log, stderr=self._log)
+        words = [*self._words, "--listen", self._listen]
+        self.running = subprocess.Popen(words, stdout=self._log, stderr=self._log)
+
+    def listen(self, port):
+        """At this port from the next start on, instead of at any."""
+        self._listen = str(port)
+
+    def read_log(self):
+        """What it said so far."""
+        return Path(self._log.name).read_text()
 
     def check(self):
         """Fail where it ended by itself."""
-        assert self.running.poll() is None, Path(self._log.name).read_text()[-2000:]
+        assert self.running.poll() is None, self.read_log()[-2000:]
 
     def client(self):
         """A client of it, once it serves."""
