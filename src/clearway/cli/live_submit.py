@@ -51,6 +51,8 @@ def submit(
     json_target: JsonOption = None,
 ) -> None:
     """Submit all or nothing."""
+    from clearway.client.errors import TimedOutError
+
     session = session_of(context)
     options = {
         "name": name,
@@ -68,9 +70,15 @@ def submit(
     }
     submitted_files = read_submission(files or [], _drop_empty(options), has_command=_has_command(sys.argv))
     with connect() as client:
-        answer = client.submit(
-            submitted_files, cwd=str(Path.cwd()), environment=submitted_environment(), key=key, test_only=test_only
-        )
+        try:
+            answer = client.submit(
+                submitted_files, cwd=str(Path.cwd()), environment=submitted_environment(), key=key, test_only=test_only
+            )
+        except TimedOutError as error:
+            raise TimedOutError(
+                f"{error}\nit may have been accepted all the same: `clearway jobs` shows it as soon as there are "
+                "answers. With --key, the same can be sent again and is submitted once"
+            ) from error
         for note in answer.notes:
             session.note("{note}", note=note)
         if not is_json_only(json_target):

@@ -38,6 +38,10 @@ class UnreachableError(UnavailableError):
     """No answer came: is the server running, and at this address?"""
 
 
+class TimedOutError(UnreachableError):
+    """The server took the request, and no answer came in time: it may have been done all the same."""
+
+
 class MisunderstoodError(ApiError):
     """The answer makes no sense: our bug, a server of another release, or no Clearway server at all."""
 

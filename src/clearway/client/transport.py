@@ -13,12 +13,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from clearway.client.errors import MisunderstoodError, UnreachableError, make_error
+from clearway.client.errors import MisunderstoodError, TimedOutError, UnreachableError, make_error
 from clearway.model.errors import InputError
 from clearway.wire.api import ApiProblem
 from clearway.wire.api_rows import decode_row
 
 READ_BYTES: Final = 1 << 16
+CONNECT_S: Final = 5.0
+"""Longest wait for a connection: a machine that is there answers within milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class Transport:
                     self._drop()
                     # A connection that was kept may have been closed by the server before it saw the request.
                     if is_fresh or attempt or not is_repeatable:
-                        raise self._unreachable(error) from error
+                        raise self._explain(error, self._timeout_s) from error
             if response.will_close:
                 self._drop()
         _raise_for(response.status, answer)
@@ -94,7 +96,10 @@ class Transport:
 
         timeout_s: longest silence; the server sends heartbeats.
         """
-        connection = self._connect(timeout_s)
+        try:
+            connection = self._connect(timeout_s)
+        except OSError as error:
+            raise self._explain(error, timeout_s) from error
         try:
             response = self._send(connection, "GET", self._target(path, query), None, headers)
             if response.status != 200:
@@ -102,7 +107,7 @@ class Transport:
             while part := response.read1(READ_BYTES):
                 yield part
         except (OSError, http.client.HTTPException) as error:
-            raise self._unreachable(error) from error
+            raise self._explain(error, timeout_s) from error
         finally:
             connection.close()
 
@@ -112,10 +117,21 @@ class Transport:
             self._drop()
 
     def _connect(self, timeout_s: float) -> http.client.HTTPConnection:
+        """A connection that stands. timeout_s: longest silence after that."""
+        connection = self._make_connection()
+        try:
+            connection.connect()
+        except TimeoutError as error:
+            raise ConnectionError(f"no connection within {CONNECT_S:.0f} s") from error
+        assert connection.sock is not None
+        connection.sock.settimeout(timeout_s)
+        return connection
+
+    def _make_connection(self) -> http.client.HTTPConnection:
         if not self._is_secure:
-            return http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
+            return http.client.HTTPConnection(self._host, self._port, timeout=CONNECT_S)
         context = ssl.create_default_context(cafile=self._ca_file)
-        return http.client.HTTPSConnection(self._host, self._port, timeout=timeout_s, context=context)
+        return http.client.HTTPSConnection(self._host, self._port, timeout=CONNECT_S, context=context)
 
     def _send(
         self,
@@ -142,7 +158,12 @@ class Transport:
             self._connection.close()
             self._connection = None
 
-    def _unreachable(self, error: Exception) -> UnreachableError:
+    def _explain(self, error: Exception, timeout_s: float) -> UnreachableError:
+        if isinstance(error, TimeoutError):
+            return TimedOutError(
+                f"expected an answer of the Clearway server at {self._address} within {timeout_s:.0f} s, found "
+                "none; it is there, but busy or stopped"
+            )
         said = str(error) or type(error).__name__
         return UnreachableError(
             f"expected a Clearway server at {self._address}, found none: {said}; is `clearway up` running?"

@@ -36,6 +36,10 @@ VARIABLES: Final[Mapping[str, str]] = {
 }
 """Input variables of sbatch(1): they go before the script's options and behind those of the command line."""
 
+MAY_BE_THERE: Final = (
+    "the job may have been accepted all the same: look for it with `squeue --me` before you submit it again"
+)
+
 WRAPPED: Final = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{command}\n"
 
 
@@ -51,7 +55,7 @@ class Line:
 def run(arguments: Sequence[str]) -> int:
     """Submit, and say the number on standard output."""
     from clearway.cli.connection import connect, submitted_environment
-    from clearway.client.errors import RefusedError
+    from clearway.client.errors import RefusedError, TimedOutError
     from clearway.wire.api import Form, SubmittedFile
 
     line = split_line("sbatch", arguments, OWN)
@@ -65,6 +69,8 @@ def run(arguments: Sequence[str]) -> int:
             )
         except RefusedError as error:
             raise refuse_submission("sbatch", str(error)) from error
+        except TimedOutError as error:
+            raise UsageError(f"{error}\n{MAY_BE_THERE}") from error
         for note in answer.notes:
             if "quiet" not in line.own:
                 sys.stderr.write(f"sbatch: {note}\n")
