@@ -12,6 +12,12 @@ from support.kube_nodes import Nodes, find_missing_for_nodes
 from support.kube_process import Process
 
 ROOT = Path(__file__).parents[2]
+PLACES = {
+    ROOT / "examples": "examples",
+    ROOT / "src" / "clearway" / "__init__.py": "clearway/__init__.py",
+    ROOT / "src" / "clearway" / "job": "clearway/job",
+}
+"""What a program needs that speaks with Clearway."""
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +30,7 @@ def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("nodes")
     (folder / "shared").mkdir()
     cluster = Cluster(folder / "cluster")
-    nodes = Nodes(cluster, [ROOT / "examples", ROOT / "src" / "clearway" / "job"])
+    nodes = Nodes(cluster, PLACES)
     config = f"""
 policy: {{like: clearway, preemption: {{protection_ms: 0}}}}
 queues: [{{name: production}}, {{name: urgent, priority: 100, preempts: [production]}}]

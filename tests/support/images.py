@@ -83,8 +83,8 @@ def make_plain_image(out):
     layer.save(out, "clearway.invalid/plain:1", ["/bin/sleep", "infinity"])
 
 
-def make_python_image(out, folders):
-    """This interpreter with NumPy, and these folders of Python files at /app."""
+def make_python_image(out, places):
+    """This interpreter with NumPy, and these files and folders of Python below /app. places: path → place."""
     layer = Layer()
     layer.add_shell()
     base, packages = Path(sys.base_prefix), Path(sysconfig.get_path("purelib"))
@@ -104,8 +104,8 @@ def make_python_image(out, folders):
     layer.link("/bin/python", str(program))
     for path in sorted(find_libraries(objects)):
         layer.add(path)
-    for folder in folders:
-        layer.add(folder, Path("/app") / folder.name)
+    for path, place in places.items():
+        layer.add(path, Path("/app") / place)
     layer.save(out, "clearway.invalid/python:1", ["/bin/python"])
 
 

@@ -24,16 +24,17 @@ def find_missing_for_nodes():
 
 
 class Nodes:
-    """Nodes of one cluster, from `add` on until `close`; each offers devices by a plugin."""
+    """Nodes of one cluster, from `add` on until `close`; each offers devices by a plugin. places: of files in the image
+    `clearway.invalid/python:1`, see `make_python_image`."""
 
-    def __init__(self, cluster, folders):
+    def __init__(self, cluster, places):
         self.plugins = {}
         self._cluster = cluster
         self._names = None
         self._plain = cluster.folder / "plain.tar"
         self._python = cluster.folder / "python.tar"
         make_plain_image(self._plain)
-        make_python_image(self._python, folders)
+        make_python_image(self._python, places)
 
     def add(self, name, gpus):
         """A node of this name that is ready and gives out so many GPUs."""
