@@ -14,7 +14,7 @@ JOBS ?= 2
 # The first seed and the number of seeds of `make sim` and `make soak`.
 START ?= 0
 
-.PHONY: help setup check test servers test-fast bench up run sim soak accept docs kubernetes pictures lock clean
+.PHONY: help setup check test servers kubernetes test-fast bench up run sim soak accept docs pictures lock clean
 
 help: ## list the tasks
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r task text; do \
@@ -31,11 +31,14 @@ check: setup ## format, lint, types, import contracts (under 30 s)
 	@$(BIN)/lint-imports --no-logo
 	@PYTHONPATH=tests $(BIN)/python -m support.source_rules
 
-test: check servers ## `check`, then every test, also against real databases
+test: check servers kubernetes ## `check`, then every test, also against real databases and a real Kubernetes
 	@$(PYTEST) -n $(JOBS) --dist worksteal
 
 servers: ## install the database servers that tests start for themselves; without them those tests are skipped
 	@./scripts/servers || echo "tests against PostgreSQL, MariaDB and Redis are skipped where these are missing"
+
+kubernetes: ## build, once, the Kubernetes that tests run against, if there is Go; without it those tests are skipped
+	@./scripts/kubernetes/prepare
 
 test-fast: setup ## tests that take less than ten seconds each
 	@$(PYTEST) -n $(JOBS) -m "not slow"
@@ -62,9 +65,6 @@ accept: setup ## rewrite the golden files from what the code gives now; look at 
 
 docs: setup ## write the generated pages of docs/ anew
 	@$(BIN)/python scripts/render_docs.py
-
-kubernetes: ## build, once, the Kubernetes that tests/kubernetes runs against (needs Go; twelve minutes)
-	@./scripts/kubernetes/build
 
 pictures: setup ## draw the pictures of docs/pictures, which README shows, anew
 	@$(BIN)/python scripts/render_pictures.py
