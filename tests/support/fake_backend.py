@@ -75,6 +75,7 @@ class FakeBackend:
         self.ran = []
         self.performed = []
         self.orphans = []
+        self.said = {}
         self.down_nodes = set()
         self.down_devices = set()
         self.now_ms = 0
@@ -138,6 +139,10 @@ class FakeBackend:
         self._pass_time(now_ms)
         self._told, self._due = self._due, []
         return list(self._told)
+
+    def progress(self):
+        said, self.said = self.said, {}
+        return said
 
     def close(self):
         """What runs goes on."""

@@ -10,6 +10,7 @@ from clearway.adapters.local.backend import LocalBackend
 from clearway.adapters.local.config import LocalConfig
 from clearway.adapters.local.devices import DEVICES_DOWN, DeclaredDevices
 from clearway.adapters.local.keeper.host import Settings
+from clearway.adapters.local.keeper.warden import NAME
 from clearway.model.cluster import NodeSpec
 from clearway.model.ids import JobId
 from clearway.ports.backend import LastingBackend
@@ -89,15 +90,21 @@ class LocalBench(Bench):
         return pid
 
     def find_keeper(self) -> int | None:
+        return next((pid for pid, is_warden in self._find_family() if not is_warden), None)
+
+    def find_wardens(self) -> list[int]:
+        return [pid for pid, is_warden in self._find_family() if is_warden]
+
+    def _find_family(self) -> Iterator[tuple[int, bool]]:
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 try:
                     words = (entry / "cmdline").read_bytes().split(b"\0")
+                    name = (entry / "comm").read_text().strip()
                 except OSError:
                     continue
                 if str(self.state.resolve()).encode() in words:
-                    return int(entry.name)
-        return None
+                    yield int(entry.name), name == NAME
 
     def end(self) -> None:
         """End every job and the keeper."""

@@ -61,6 +61,9 @@ class LastingSimulation(SimulatedBackend):
         assert not holdings
         return ()
 
+    def progress(self):
+        return {}
+
     def close(self):
         """Nothing runs."""
 

@@ -7,7 +7,7 @@ stale for the state box (an older generation, a job that has ended) are stale he
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from clearway.model.allocation import Allocation
 from clearway.model.events import (
@@ -254,6 +254,7 @@ class Draft:
         ran_ms = _ran_ms(book.view, event.at_ms)
         view = replace(
             book.view,
+            **_sizes(book.spec, book.spec.replicas),
             state=JobState.PENDING,
             reason=ReasonCode.HELD.value if book.is_held else ReasonCode.PRIORITY.value,
             message=event.reason,
@@ -287,8 +288,10 @@ class Draft:
         rest = tuple(command for command in book.commands if isinstance(command, Stop | Suspend))
         state = book.view.state if rest else JobState.RUNNING
         start_ms = event.at_ms if book.view.start_ms is None else book.view.start_ms
-        nodes, devices = _named(self._locate(target.allocation))
-        view = replace(book.view, nodes=nodes, devices=devices, state=state, start_ms=start_ms)
+        place = self._locate(target.allocation)
+        nodes, devices = _named(place)
+        sizes = _sizes(book.spec, len(place))
+        view = replace(book.view, **sizes, nodes=nodes, devices=devices, state=state, start_ms=start_ms)
         done = replace(book, view=view, allocation=target.allocation, commands=rest, before=None, has_started=True)
         self._put(done)
 
@@ -350,6 +353,7 @@ def _begin(book: Book, move: Start, place: Place) -> Book:
     nodes, devices = _named(place)
     view = replace(
         book.view,
+        **_sizes(book.spec, len(place)),
         nodes=nodes,
         devices=devices,
         state=JobState.CONFIGURING,
@@ -382,9 +386,19 @@ def _named(place: Place) -> tuple[tuple[NodeName, ...], Place]:
     return tuple(devices), tuple((node, tuple(dict.fromkeys(sorted(indices)))) for node, indices in devices.items())
 
 
+def _sizes(spec: JobSpec, replicas: int) -> dict[str, Any]:
+    """The fields of a job's row that say how large it is with so many replicas."""
+    request = spec.request
+    return {
+        "replicas": replicas,
+        "device_milli": replicas * request.device_milli,
+        "cpu_milli": replicas * request.cpu_milli,
+        "memory_bytes": replicas * request.memory_bytes,
+    }
+
+
 def make_view(spec: JobSpec, run: RunSpec | None, at_ms: int) -> JobView:
     """The row of a job that was accepted at `at_ms`."""
-    request = spec.request
     return JobView(
         id=spec.id,
         name=spec.name,
@@ -394,11 +408,9 @@ def make_view(spec: JobSpec, run: RunSpec | None, at_ms: int) -> JobView:
         kind=spec.kind,
         state=JobState.PENDING,
         priority=spec.priority,
-        replicas=spec.replicas,
-        device_milli=spec.replicas * request.device_milli,
-        cpu_milli=spec.replicas * request.cpu_milli,
-        memory_bytes=spec.replicas * request.memory_bytes,
+        **_sizes(spec, spec.replicas),
         submit_ms=at_ms,
+        requeue=spec.requeue,
         limit_ms=spec.limit_ms,
         reason=ReasonCode.HELD.value if spec.held else ReasonCode.PRIORITY.value,
         array=None if spec.array is None else spec.array.array,

@@ -443,12 +443,13 @@ class Controller:
         return True
 
     def _refresh_reasons(self, now_ms: int) -> None:
-        """Now and then, give rows of waiting jobs their present reasons."""
+        """Now and then, give rows of waiting jobs their present reasons, and of others how far they say they are."""
         if now_ms < self._reasons_at_ms:
             return
         self._reasons_at_ms = now_ms + self._settings.reasons_ms
         with self._lock:
             self._rows |= self._memory.refresh_reasons(self._settings.reasons_max)
+            self._rows |= self._memory.note_progress(self._backend.progress())
         is_free = self._unwritten is None and self._storage_error is None
         if self._rows and is_free and self._append(Changes(jobs=tuple(self._rows.values())), now_ms):
             self._rows.clear()

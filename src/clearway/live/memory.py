@@ -268,6 +268,16 @@ class Memory:
         start_ms = planned_start_ms(self.kernel.state, self.kernel.state.jobs[job])
         return replace(book.view, reason=reason, start_planned_ms=start_ms)
 
+    def note_progress(self, said: Mapping[JobId, float]) -> dict[JobId, JobView]:
+        """What jobs say of themselves; returns the rows that changed. Not in the journal: they will say it again."""
+        rows: dict[JobId, JobView] = {}
+        for job, progress in said.items():
+            book = self.books.jobs.get(job)
+            if book is not None and book.view.progress != progress:
+                rows[job] = replace(book.view, progress=progress)
+                self.books.jobs[job] = replace(book, view=rows[job])
+        return rows
+
     def refresh_reasons(self, most: int) -> dict[JobId, JobView]:
         """Give rows of waiting jobs their present reasons, at most so many; returns those that changed."""
         rows: dict[JobId, JobView] = {}

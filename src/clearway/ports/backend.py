@@ -17,11 +17,13 @@ What every backend keeps to:
   devices that it left are free. Until then it holds the old and the new ones.
 - Failures are reported as they are seen: `NodeDown` (or `DeviceDown`) and, in the same batch and in order of job id,
   one `JobStopped` for each job that ran there, with its last regular checkpoint. `NodeUp`, `DeviceUp` when it is over.
+- A node whose jobs cannot be asked after is down, and they hold what they hold: no `JobStopped` comes with its
+  `NodeDown`. `NodeUp` when it answers; then follows what became of them meanwhile.
 - Idempotent by (job, generation): a command of a generation that is not newer than the last start, resize or migration
   seen is ignored, as is a stop of what is gone or of an older generation.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -100,6 +102,11 @@ class LastingBackend(Backend, Protocol):
 
         Before these reports are applied, every node of `nodes` and each of its devices counts as up, whatever the
         journal says: what is down now is among the reports, as are the jobs that it stopped."""
+        ...
+
+    def progress(self) -> Mapping[JobId, float]:
+        """What jobs have said of themselves since the last call, 0..1 of their work. For people to see: nothing is
+        decided by it, and what was not asked for in time is lost."""
         ...
 
     def close(self) -> None:

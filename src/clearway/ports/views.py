@@ -56,7 +56,8 @@ class JobView:
     within the node) of what it holds or held last. start_ms, end_ms: of its last run; None = not yet. start_planned_ms:
     when it is expected to start. array, array_index: None where it is no member of an array. progress: what the job
     says of itself, 0..1; None = it says nothing. ran_before_ms: how long its runs before this one were, all together.
-    lost_ms: how much of that had to be done again, for no checkpoint held it.
+    lost_ms: how much of that had to be done again, for no checkpoint held it. requeue: whether it may run again after a
+    run that was lost.
     """
 
     id: JobId
@@ -89,6 +90,7 @@ class JobView:
     ran_before_ms: int = 0
     lost_ms: int = 0
     progress: float | None = None
+    requeue: bool = True
     array: JobId | None = None
     array_index: int | None = None
     workdir: str = ""

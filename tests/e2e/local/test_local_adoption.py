@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -47,10 +48,11 @@ def wait_for_pids(bench: LocalBench, job: int) -> list[int]:
     return [int(pid) for pid in path.read_text().split()]
 
 
-def kill_keeper(bench: LocalBench) -> None:
-    pid = bench.keeper_pid()
-    os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not is_alive(pid), "the keeper's death")
+def kill_keeper(bench: LocalBench, *, with_warden: bool = False) -> None:
+    pids = [*(bench.find_wardens() if with_warden else ()), bench.keeper_pid()]
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda pid=pid: not is_alive(pid), "the keeper's death")
 
 
 def test_job_runs_on_while_no_controller_lives_and_is_as_the_journal_says(bench):
@@ -158,16 +160,74 @@ def test_keeper_that_is_killed_is_replaced_and_jobs_run_on(bench):
     assert not is_alive(pid)
 
 
-def test_end_that_no_keeper_saw_is_told_as_such(bench):
+def test_end_that_neither_keeper_nor_warden_saw_is_told_as_such(bench):
     pid = start_ticking(bench, 5)
     bench.backend.close()
-    kill_keeper(bench)
+    kill_keeper(bench, with_warden=True)
     os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), "its end, seen by nobody of ours")
     bench.backend = bench.make()
     bench.connect([bench.holding(5)])
     stopped = bench.wait(JobStopped, 5)
     assert stopped.cause is StopCause.NODE_FAILED
     assert "how it ended was not seen" in stopped.reason
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [("exit 0", (Outcome.COMPLETED, 0, 0)), ("exit 3", (Outcome.FAILED, 3, 0)), ("kill -9 $$", (Outcome.FAILED, 0, 9))],
+)
+def test_end_while_no_keeper_lived_is_known_by_its_warden_and_the_job_is_not_run_again(bench, end, expected):
+    bench.add(5, f"echo $$ >> pids-5; while ! test -e go; do sleep 0.02; done; {end}")
+    bench.start(5)
+    bench.wait(JobStarted, 5)
+    (pid,) = wait_for_pids(bench, 5)
+    bench.backend.close()
+    kill_keeper(bench)
+    (bench.workdir / "go").touch()
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), "its end, seen by its parent")
+    wait_until(lambda: not bench.find_wardens(), "the end of the warden, who has nobody left")
+    bench.backend = bench.make()
+    bench.connect([bench.holding(5)])
+    ended = bench.wait(JobFinished, 5)
+    assert (ended.outcome, ended.exit_code, ended.signal) == expected
+    assert len(wait_for_pids(bench, 5)) == 1
+
+
+def test_frozen_job_that_ended_while_no_keeper_lived_has_ended(bench):
+    bench.add(5, TICKING.replace("pids", "pids-5"), suspendable=True)
+    bench.start(5)
+    (pid,) = wait_for_pids(bench, 5)
+    bench.perform(Suspend(5, 1))
+    bench.wait(JobSuspended, 5)
+    bench.start(5, 2)
+    bench.wait(JobStarted, 5, count=2)
+    bench.backend.close()
+    kill_keeper(bench)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), "its end")
+    bench.backend = bench.make()
+    bench.connect([bench.holding(5, 2)])
+    ended = bench.wait(JobFinished, 5)
+    assert (ended.generation, ended.outcome, ended.signal) == (2, Outcome.FAILED, 9)
+
+
+def test_resumed_job_that_was_adopted_is_resized_under_the_number_that_it_has(bench):
+    bench.add(5, "echo $$ >> pids-5; trap 'exit 0' USR1; while :; do sleep 0.02; done", suspendable=True, replicas=1,
+              checkpoint=Checkpoint(interval_ms=60_000), elastic=Elastic(replicas_min=1, replicas_max=2))  # fmt: skip
+    bench.start(5)
+    bench.wait(JobStarted, 5)
+    wait_for_pids(bench, 5)
+    bench.perform(Suspend(5, 1))
+    bench.wait(JobSuspended, 5)
+    bench.start(5, 2)
+    bench.wait(JobStarted, 5, count=2)
+    events = bench.reconnect([bench.holding(5, 2, is_started=False, generation_before=1)])
+    assert [type(event) for event in events] == [JobStarted]
+    kill_keeper(bench)
+    bench.perform(Resize(5, 3, bench.allocate((0, (0,)), (1, (0,)))))
+    assert bench.wait(JobResized, 5).generation == 3
+    assert not [event for event in bench.of(5) if isinstance(event, JobStopped)]
 
 
 @pytest.mark.skipif(not KERNEL_TELLS_ENDS, reason="this kernel does not tell how others' children ended")
@@ -304,8 +364,9 @@ exec sleep 600"""
     saved = bench.wait(CheckpointSaved, 5)
     pid = int((bench.workdir / "pid").read_text())
     bench.backend.close()
-    kill_keeper(bench)
+    kill_keeper(bench, with_warden=True)
     os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), "its end, seen by nobody of ours")
     bench.backend = bench.make()
     bench.connect([bench.holding(5)])
     assert bench.wait(JobStopped, 5).saved_ms == saved.done_ms

@@ -1,14 +1,16 @@
 """The control plane, turn by turn: what is on disk before what, and what is answered when."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 
+from clearway.engine.policy import Elasticity
 from clearway.live.controller import ControlSettings
 from clearway.model.cluster import QueueSpec, TenantSpec
 from clearway.model.errors import InputError, InternalError
 from clearway.model.events import ControlStarted, JobSubmitted, PlanAccepted
-from clearway.model.jobs import ArrayMember, Dependency, DependencyKind, StopCause
+from clearway.model.jobs import ArrayMember, Dependency, DependencyKind, Elastic, StopCause
 from clearway.model.plan import ReasonCode, Start, Stop
 from clearway.policies.named import named_policy
 from clearway.ports.control import PROVISIONAL_ID
@@ -129,6 +131,30 @@ def test_job_that_must_not_run_again_ends_when_nothing_of_it_is_found_after_a_re
     plane.start().run()
     assert (plane.state(1), plane.store.rows[1].message) == (JobState.NODE_FAIL, "not found")
     assert len(plane.backend.ran) == 1
+
+
+def test_row_of_an_elastic_job_says_what_it_holds_and_when_it_waits_what_it_asks_for():
+    policy = replace(named_policy("easy"), elasticity=Elasticity(enabled=True, interval_ms=1_000))
+    plane = Plane(devices=3, policy=policy).start()
+    spec = make_spec(replicas=2, elastic=Elastic(replicas_min=1, replicas_max=3))
+    plane.submit(spec, scripts=["run_ms=600000"])
+    plane.run(until_ms=5_000)
+    assert (plane.control.job(1).replicas, plane.control.job(1).device_milli) == (3, 3_000)
+    assert plane.store.rows[1].devices == (("n0", (0, 1, 2)),)
+    plane.backend.break_node(5_000, "n0")
+    plane.run(until_ms=6_000)
+    assert (plane.control.job(1).state, plane.control.job(1).replicas) == (JobState.PENDING, 2)
+
+
+def test_what_a_job_says_of_itself_reaches_its_row_without_a_record_in_the_journal():
+    plane = Plane().start()
+    plane.submit(make_spec(), scripts=["run_ms=60000"])
+    plane.run(until_ms=1_000)
+    records = len(plane.store.events)
+    plane.backend.said = {1: 0.25, 99: 0.5}
+    plane.run(until_ms=3_000)
+    assert plane.control.job(1).progress == plane.store.rows[1].progress == 0.25
+    assert len(plane.store.events) == records
 
 
 def test_job_that_waits_says_why_and_explains_itself():

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -178,6 +178,10 @@ class KubernetesBackend:
             events = self.book.settle(now_ms, is_first=is_first)
         self.poke()
         return events
+
+    def progress(self) -> Mapping[JobId, float]:
+        """See `LastingBackend.progress`. Pods say nothing of it."""
+        return {}
 
     def close(self) -> None:
         """End the thread; nothing in the cluster is touched."""

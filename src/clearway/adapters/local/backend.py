@@ -7,24 +7,27 @@ Implements `clearway.ports.backend.LastingBackend`. On top of its rules:
 - A run's devices are free when the last of its processes is gone. Where SIGKILL does not end one, `DeviceDown` with its
   pid comes before the end of the run, and `DeviceUp` once it is gone.
 - A device that fails is told together with the end of the jobs on it, which is when their processes are gone.
-- `Cap` does nothing: power limits are the site's affair on one machine.
+- A keeper that does not answer is no reason to give up its jobs: its nodes are down until it answers, nothing new
+  starts, what runs goes on, and what is asked meanwhile is done when it has come to itself, once.
 """
 
 import logging
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+
 from clearway.adapters.local.accounts import Account, AccountError, find_account
-from clearway.adapters.local.client import LOST, KeeperClient, KeeperError, group_name
+from clearway.adapters.local.client import LOST, KeeperClient, KeeperError, KeeperSilentError, group_name
 from clearway.adapters.local.config import LocalConfig
 from clearway.adapters.local.containers import ContainerError
 from clearway.adapters.local.devices import DeviceSource, Health
 from clearway.adapters.local.keeper.messages import Message, Report
-from clearway.adapters.local.launching import Task, make_launch
+from clearway.adapters.local.launching import Task, choose_port, make_launch
+from clearway.adapters.local.pulse import SILENT, Pulse
 from clearway.model.allocation import Allocation
 from clearway.model.cluster import NodeSpec
 from clearway.model.events import (
@@ -58,10 +61,6 @@ GENERATIONS_MAX: Final = 100_000
 forgotten, by drivers too."""
 FAIL_WAIT_NS: Final = 15_000_000_000
 """Longest wait for the end of jobs on what is down when a driver connects: more than until they are called stuck."""
-PORT_BASE: Final = 20_000
-PORT_RANGE: Final = 12_000
-"""MASTER_PORT of jobs with one replica, which seldom use it: below the range from which the kernel gives ports out."""
-
 Device = tuple[NodeName, int]
 
 
@@ -114,6 +113,10 @@ class LocalBackend:
         self._accounts: dict[str, Account] = {}
         self._closing = threading.Event()
         self._watcher: threading.Thread | None = None
+        self._pulse = Pulse()
+        self._is_greeted = False
+        self._said: dict[JobId, float] = {}
+        self._obstacles: set[str] = set()
         self.notes: tuple[str, ...] = ()
         self._performers: Mapping[type, Callable[..., None]] = {
             Start: self._start,
@@ -155,9 +158,15 @@ class LocalBackend:
         if self._told:
             self._send({"op": "told", "ended": self._told})
         self._receive(now_ms)
+        self._listen(now_ms)
         self._notice_failures(now_ms)
         self._tell_failures()
         return self._hand_over()
+
+    def progress(self) -> Mapping[JobId, float]:
+        """See `LastingBackend.progress`."""
+        said, self._said = self._said, {}
+        return said
 
     def close(self) -> None:
         """See `LastingBackend.close`."""
@@ -176,9 +185,19 @@ class LocalBackend:
     # --- the keeper --------------------------------------------------------------------------------------------------
 
     def _open(self, now_ms: int, world: World) -> None:
-        """Connect, and learn what became of every job that is known."""
-        client, answer = self._shake_hands(world)
-        self._client = client
+        """Connect, and learn what became of every job that is known; later, if the keeper does not answer now."""
+        self._client, answer = self._shake_hands(world)
+        self._is_greeted = False
+        if answer is None:
+            self._pulse.give_up()
+            self._listen(now_ms)
+        else:
+            self._find_again(now_ms, self._client, answer)
+
+    def _find_again(self, now_ms: int, client: KeeperClient, answer: Message) -> None:
+        """The keeper has said what it has. No other message of it comes before that."""
+        self._is_greeted = True
+        self._pulse.hear(is_answer=True)
         self.notes = tuple(answer["notes"])
         reports = [Report.of_message(message) for message in answer["runs"]]
         for report in sorted(reports, key=lambda report: (report.job, report.generation)):
@@ -193,14 +212,17 @@ class LocalBackend:
             if note.stop is not None:
                 client.send(note.stop)
 
-    def _shake_hands(self, world: World) -> tuple[KeeperClient, Message]:
-        """A connection, and what the keeper answers. One that is just ending hangs up, and another is started."""
+    def _shake_hands(self, world: World) -> tuple[KeeperClient, Message | None]:
+        """A connection, and what the keeper answers; None = it is there and does not. One that is just ending hangs up,
+        and another is started."""
         holdings = [[job, note.generation, note.before or note.generation] for job, note in self._jobs.items()]
         for tries_left in reversed(range(CONNECTS_MAX)):
             client = KeeperClient(self._config, world.wake)
             client.send({"op": "connect", "holdings": holdings})
             try:
                 return client, client.wait_for("connected")
+            except KeeperSilentError:
+                return client, None
             except KeeperError:
                 client.close()
                 if not tries_left:
@@ -222,8 +244,28 @@ class LocalBackend:
         for message in self._client.take() if self._client is not None else ():
             if message["op"] == LOST:
                 self._reopen(now_ms)
+                break
+            self._pulse.hear(is_answer=message["op"] == "pong")
+            if message["op"] == "connected" and self._client is not None:
+                self._find_again(now_ms, self._client, message)
             elif message["op"] == "report":
                 self._take(now_ms, Report.of_message(message["run"]))
+
+    def _listen(self, now_ms: int) -> None:
+        """Ask the keeper for a sign of life, and tell when none comes, and when it does again."""
+        pulse = self._pulse
+        if self._client is not None and self._is_greeted and not pulse.owes:
+            pulse.owes = True
+            self._send({"op": "ping"})
+        if not pulse.take_turn():
+            return
+        names = [node.name for node in self._devices.nodes() if node.name not in self._down.nodes]
+        if pulse.is_silent:
+            _LOG.error("the keeper does not answer; its jobs are left alone, and nothing new starts")
+            self._due += [NodeDown(now_ms, name, SILENT) for name in names]
+        else:
+            _LOG.warning("the keeper answers again")
+            self._due += [NodeUp(now_ms, name) for name in names]
 
     def _reopen(self, now_ms: int) -> None:
         """The keeper is gone: have another. Where that cannot be now (a full disk), jobs run on, what is performed is
@@ -232,6 +274,7 @@ class LocalBackend:
         if self._client is not None:
             self._client.close()
             self._client = None
+        self._pulse.owes = True  # as long as there is none
         if now_ms < self._reopen_ms:
             return
         try:
@@ -305,7 +348,7 @@ class LocalBackend:
                 job_dir=self._jobs_folder / str(command.job),
                 now_ms=now_ms,
                 group=self._group,
-                port=_choose_port(command.job, len(place)),
+                port=choose_port(command.job, len(place)),
                 is_move=is_move,
                 is_movable=self._devices.is_virtual or spec.request.devices == 0,
             )
@@ -357,8 +400,15 @@ class LocalBackend:
         note.before = old.before or old.generation
         self._launch(now_ms, command, is_move=True)
 
-    def _cap(self, _now_ms: int, _command: Cap) -> None:
-        """See the head of the module."""
+    def _cap(self, _now_ms: int, command: Cap) -> None:
+        """One that cannot be set is said once: then the budget only holds back what is not started yet."""
+        assert self._world is not None
+        none = np.zeros(0, dtype=np.int64)
+        ((name, _),) = self._world.locate(Allocation(np.array([command.node], dtype=np.int64), none))
+        obstacle = self._devices.cap(name, command.watts)
+        if obstacle and obstacle not in self._obstacles:
+            self._obstacles.add(obstacle)
+            _LOG.warning("power of node %s stays as it is: %s", name, obstacle)
 
     # --- reports -----------------------------------------------------------------------------------------------------
 
@@ -373,6 +423,10 @@ class LocalBackend:
         if report.generation != note.generation:
             return
         note.start = None
+        if report.progress >= 0:
+            self._said[job] = report.progress / 1000
+        if report.goes_on:  # what it had before it was frozen is not there any more
+            note.before = 0
         if report.resized_ms and note.before:
             note.before = 0
             self._due.append(JobResized(_at(report.resized_ms, now_ms), job, report.generation))
@@ -426,7 +480,7 @@ class LocalBackend:
         assert self._world is not None
         while not self._closing.wait(LOOK_S):
             seen = self._devices.look()
-            if seen != self._seen or self._client is None:
+            if self._pulse.look() or seen != self._seen or self._client is None:
                 self._seen = seen
                 self._world.wake()
 
@@ -436,7 +490,8 @@ class LocalBackend:
             self._down = seen
             up = [device for device in before.devices if device not in seen.devices]
             down = [device for device in seen.devices if device not in before.devices]
-            self._due += [NodeUp(now_ms, node) for node in before.nodes if node not in seen.nodes]
+            if not self._pulse.is_silent:
+                self._due += [NodeUp(now_ms, node) for node in before.nodes if node not in seen.nodes]
             self._due += [DeviceUp(now_ms, *device) for device in up if not self._is_held_down(device)]
             events: list[Event] = [
                 NodeDown(now_ms, node, reason) for node, reason in seen.nodes.items() if node not in before.nodes
@@ -522,15 +577,6 @@ def _end_event(now_ms: int, report: Report) -> Event:
         outcome = Outcome(report.outcome)
         return JobFinished(at_ms, job, report.generation, outcome, report.exit_code, report.signal)
     return JobStopped(at_ms, job, report.generation, StopCause(report.cause), report.saved_ms, report.reason)
-
-
-def _choose_port(job: JobId, replicas: int) -> int:
-    """A free port for a gang to meet at; for one replica a number that its neighbours do not have."""
-    if replicas <= 1:
-        return PORT_BASE + job % PORT_RANGE
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 __all__ = ["KeeperError", "LocalBackend"]

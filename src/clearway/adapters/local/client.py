@@ -23,7 +23,7 @@ from clearway.model.errors import ClearwayError
 
 START_S: Final = 30.0
 """Longest wait for a new keeper to listen, and for its first answer; 0.1 s is usual, more means a fault."""
-ANSWER_S: Final = 30.0
+ANSWER_S: Final = 15.0
 LISTEN_NS: Final = 5_000_000_000
 """Longest wait for an old keeper to be gone; each try takes 0.1 s."""
 LOG: Final = "keeper.log"
@@ -31,8 +31,21 @@ LOST: Final = "lost"
 """`op` of the message that stands for the end of the connection."""
 
 
+INBOX_MAX: Final = 50_000
+"""Messages that may wait to be taken. Beyond that nothing is read: the keeper keeps what it has to say, up to a bound
+of its own, and then hangs up; who connects again is told everything."""
+OUT_BYTES_MAX: Final = 64 << 20
+"""A keeper that takes nothing while so much piles up is left; the next connection says again what it must know."""
+FULL_S: Final = 0.05
+"""How long reading pauses where the inbox is full."""
+
+
 class KeeperError(ClearwayError):
     """The keeper cannot be started or does not answer."""
+
+
+class KeeperSilentError(KeeperError):
+    """The keeper lives and does not answer."""
 
 
 def start_keeper(config: LocalConfig) -> None:
@@ -85,6 +98,7 @@ class KeeperClient:
         self._out = bytearray()
         self._lock = threading.Lock()
         self._is_closed = False
+        self._is_given_up = False
         self._socket = _connect(config)
         self._socket.setblocking(False)
         self._poke_reader, self._poke_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -101,6 +115,7 @@ class KeeperClient:
             self._out.extend(line)
             if was_empty:
                 self._flush()
+            self._is_given_up = self._is_given_up or len(self._out) > OUT_BYTES_MAX
             if self._out:
                 _poke(self._poke_writer)
 
@@ -115,7 +130,7 @@ class KeeperClient:
         """Wait for the first message, which must be of that kind. Raises KeeperError."""
         with self._arrived:
             if not self._arrived.wait_for(lambda: self._inbox, ANSWER_S):
-                raise KeeperError(f"expected an answer of the keeper within {ANSWER_S:g} s; none came")
+                raise KeeperSilentError(f"expected an answer of the keeper within {ANSWER_S:g} s; none came")
             message = self._inbox.popleft()
         if message["op"] != operation:
             raise KeeperError(f"expected the keeper to answer {operation!r}, found {message['op']!r}: see keeper.log")
@@ -144,11 +159,15 @@ class KeeperClient:
         buffer = bytearray()
         with selectors.DefaultSelector() as selector:
             selector.register(self._poke_reader, selectors.EVENT_READ)
-            while not self._is_closed:
-                events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._out else 0)
-                selector.register(self._socket, events)
-                ready = {key.fileobj: mask for key, mask in selector.select()}
-                selector.unregister(self._socket)
+            while not (self._is_closed or self._is_given_up):
+                is_full = len(self._inbox) >= INBOX_MAX
+                reads = 0 if is_full else selectors.EVENT_READ
+                events = reads | (selectors.EVENT_WRITE if self._out else 0)
+                if events:
+                    selector.register(self._socket, events)
+                ready = {key.fileobj: mask for key, mask in selector.select(FULL_S if is_full else None)}
+                if events:
+                    selector.unregister(self._socket)
                 if self._poke_reader in ready:
                     os.read(self._poke_reader, 4096)
                 with self._lock:
@@ -198,6 +217,8 @@ def _connect(config: LocalConfig) -> socket.socket:
     while True:
         try:
             return _open(config.state)
+        except (TimeoutError, BlockingIOError) as error:
+            raise KeeperError(f"expected the keeper of {config.state} to take a connection; it does not") from error
         except (FileNotFoundError, ConnectionRefusedError) as error:
             if time.monotonic_ns() > until_ns:
                 raise KeeperError(f"expected the keeper of {config.state} to listen: {error}") from error
@@ -206,6 +227,7 @@ def _connect(config: LocalConfig) -> socket.socket:
 
 def _open(state: Path) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(ANSWER_S)
     try:
         folder = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

@@ -43,6 +43,10 @@ class DeviceSource(Protocol):
         """What is down now. Called every second, from one thread; never raises for what the world does."""
         ...
 
+    def cap(self, node: NodeName, watts: int, /) -> str:
+        """Limit each device of the node to so many watts; 0 = as much as it may. Returns "", or why that cannot be."""
+        ...
+
 
 class DeclaredDevices:
     """Nodes as a configuration declares them, all on this machine.
@@ -64,6 +68,10 @@ class DeclaredDevices:
     def visible(self, _node: NodeName, indices: Sequence[int], /) -> str:
         """Indices within the node."""
         return ",".join(str(index) for index in indices)
+
+    def cap(self, _node: NodeName, _watts: int, /) -> str:
+        """Nothing: what is declared draws no power."""
+        return ""
 
     def look(self) -> Health:
         """What the file says. One that is being written, or is wrong, changes nothing."""

@@ -5,6 +5,7 @@ import re
 import shlex
 import shutil
 import signal
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from clearway.adapters.local.devices import DeviceSource
 from clearway.adapters.local.keeper.messages import Launch, ReplicaLaunch
 from clearway.adapters.local.keeper.processes import signal_number
 from clearway.adapters.local.keeper.spawn import SCRIPT_WORD
-from clearway.model.ids import NodeName
+from clearway.model.ids import JobId, NodeName
 from clearway.model.jobs import JobSpec
 from clearway.model.runs import Launch as LaunchPlace
 from clearway.model.runs import RunSpec
@@ -27,6 +28,9 @@ SHELLS: Final = ("/bin/bash", "/bin/sh")
 """What runs a script that does not name its interpreter."""
 MASTER_ADDRESS: Final = "127.0.0.1"
 """All nodes of this backend are this machine."""
+PORT_BASE: Final = 20_000
+PORT_RANGE: Final = 12_000
+"""MASTER_PORT of jobs with one replica, which seldom use it: below the range from which the kernel gives ports out."""
 WARM: Final = "CLEARWAY_WARM"
 """Variable by which a job asks for a warm runner: modules to have imported, such as `numpy,torch`, or `python`."""
 _SHELL: Final = re.compile(r"[\n|&;<>()$`*?\[\]#~{}!]")
@@ -282,3 +286,12 @@ def _own_environment(task: Task) -> dict[str, str]:
         own["SLURM_ARRAY_JOB_ID"] = str(spec.array.array)
         own["SLURM_ARRAY_TASK_ID"] = str(spec.array.index)
     return own
+
+
+def choose_port(job: JobId, replicas: int) -> int:
+    """A free port for a gang to meet at; for one replica a number that its neighbours do not have."""
+    if replicas <= 1:
+        return PORT_BASE + job % PORT_RANGE
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -2,12 +2,16 @@
 
 `NvmlReader` makes raw calls and turns them into `Reading`s; `NvmlDevices` is the DeviceSource. A GPU that cannot be
 read any more, or that reported an Xid after which only a reset helps, is down; one that a process of others computes on
-is avoided. Nothing here writes to a GPU.
+is avoided. A device keeps its number on the node over restarts, by `devices.json`, also while it is not there. The one
+thing that is written to a GPU is its power limit, where the site has a budget.
 """
 
+import json
+import logging
+import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -16,6 +20,8 @@ from clearway.adapters.local.devices import Health
 from clearway.adapters.local.keeper.processes import is_of_group, read_command
 from clearway.model.cluster import DeviceGroup, NodeSpec
 from clearway.model.ids import NodeName
+
+_LOG = logging.getLogger(__name__)
 
 FATAL_XIDS: Final = {
     48: "uncorrectable ECC error",
@@ -32,6 +38,8 @@ FATAL_XIDS: Final = {
 }
 """Xids after which NVIDIA's catalog asks for a reset or for support, not for a restart of the program
 (docs.nvidia.com/deploy/xid-errors). Errors of programs, such as 13, 31, 43, 45, 94, are not among them."""
+SLOTS: Final = "devices.json"
+"""File in the state directory: the devices of the node by their numbers, as they were last seen."""
 FOREIGN_LOOKS: Final = 2
 """A process of others counts when it was seen so often in a row: one of our own that is ending is not ours for a
 moment, when its group is gone already."""
@@ -43,13 +51,15 @@ NVLINKS_MAX: Final = 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One GPU, or one MIG instance of it. index: of the GPU, in the order of the PCI bus. watts: its power limit.
+    """One GPU, or one MIG instance of it. index: of the GPU, in the order of the PCI bus. gpu: UUID of the GPU. watts:
+    its power limit.
 
     pids: of processes that compute on it. error: why it cannot be read, "" = it can.
     """
 
     index: int
     uuid: str
+    gpu: str = ""
     model: str = ""
     memory_bytes: int = 0
     watts: int = 0
@@ -68,6 +78,10 @@ class Reader(Protocol):
 
     def take_xids(self) -> tuple[tuple[str, int], ...]:
         """(UUID of the GPU, Xid) of the errors since the last call. Does not raise."""
+        ...
+
+    def limit_power(self, index: int, watts: int, /) -> str:
+        """Limit the GPU at that place of the bus, within what it takes. Returns "", or why that cannot be."""
         ...
 
 
@@ -95,7 +109,7 @@ class NvmlReader:
             uuid = _text(nvml.nvmlDeviceGetUUID(handle))
             name = _text(nvml.nvmlDeviceGetName(handle))
             self._watch(handle, uuid)
-            readings = self._read_instances(handle, index, name) if self._has_mig(handle) else ()
+            readings = self._read_instances(handle, index, uuid, name) if self._has_mig(handle) else ()
             if not self._has_mig(handle):
                 readings = (self._read_whole(handle, index, uuid, name),)
         except nvml.NVMLError as error:
@@ -107,6 +121,7 @@ class NvmlReader:
         return Reading(
             index=index,
             uuid=uuid,
+            gpu=uuid,
             model=shorten_model(name),
             memory_bytes=int(self._nvml.nvmlDeviceGetMemoryInfo(handle).total),
             watts=self._optional(lambda: int(self._nvml.nvmlDeviceGetPowerManagementLimit(handle)) // 1000),
@@ -120,7 +135,7 @@ class NvmlReader:
     def _has_mig(self, handle: Any) -> bool:
         return self._optional(lambda: int(self._nvml.nvmlDeviceGetMigMode(handle)[0])) == 1
 
-    def _read_instances(self, gpu: Any, index: int, name: str) -> tuple[Reading, ...]:
+    def _read_instances(self, gpu: Any, index: int, uuid: str, name: str) -> tuple[Reading, ...]:
         nvml = self._nvml
         found = []
         for instance in range(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
@@ -133,6 +148,7 @@ class NvmlReader:
                 Reading(
                     index=index,
                     uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
+                    gpu=uuid,
                     model=f"{shorten_model(name)}-{profile}",
                     memory_bytes=int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
                     is_mig=True,
@@ -179,6 +195,21 @@ class NvmlReader:
                 break
         return tuple(found)
 
+    def limit_power(self, index: int, watts: int, /) -> str:
+        """See `Reader.limit_power`."""
+        nvml = self._nvml
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            least, most = nvml.nvmlDeviceGetPowerManagementLimitConstraints(handle)
+            wanted = min(max(watts * 1000, int(least)), int(most))
+            if int(nvml.nvmlDeviceGetPowerManagementLimit(handle)) != wanted:
+                nvml.nvmlDeviceSetPowerManagementLimit(handle, wanted)
+        except nvml.NVMLError_NoPermission:
+            return "only root may set the power limit of a GPU"
+        except nvml.NVMLError as error:
+            return f"GPU {index}: {error}"
+        return ""
+
 
 def open_nvml() -> NvmlReader | None:
     """A reader of this machine's GPUs; None = it has none, or no driver, or `nvidia-ml-py` is not installed."""
@@ -201,7 +232,12 @@ def find_gpus(node: NodeSpec, state: Path, *, is_by_uuid: bool = False) -> "Nvml
         return None
     name = group_name(state)
     return NvmlDevices(
-        reader, node, is_ours=lambda pid: is_of_group(pid, name), name_of=read_command, is_by_uuid=is_by_uuid
+        reader,
+        node,
+        is_ours=lambda pid: is_of_group(pid, name),
+        name_of=read_command,
+        is_by_uuid=is_by_uuid,
+        memory=state / SLOTS,
     )
 
 
@@ -209,7 +245,7 @@ class NvmlDevices:
     """The DeviceSource of one machine with GPUs. They are counted once: one added later is used after a restart.
 
     node: its name, CPUs, memory and place; its groups are filled in. is_ours: whether a process belongs to a job of
-    ours. name_of: the name of a process.
+    ours. name_of: the name of a process. memory: file by which devices keep their numbers; None = nothing is kept.
     """
 
     is_virtual = False
@@ -222,15 +258,17 @@ class NvmlDevices:
         is_ours: Callable[[int], bool],
         name_of: Callable[[int], str],
         is_by_uuid: bool = False,
+        memory: Path | None = None,
     ) -> None:
         self._reader = reader
         self._is_ours = is_ours
         self._name_of = name_of
         self._is_by_uuid = is_by_uuid
-        self._devices = sort_by_model(reader.read())
+        found = reader.read()
+        self._devices = number_devices(found, memory)
         self._node = _make_node(node, self._devices)
-        self._gpu_uuids = {reading.uuid: reading.index for reading in self._devices}
-        self._broken: dict[int, str] = {}
+        self._has_gaps = {device.uuid for device in self._devices} != {reading.uuid for reading in found}
+        self._broken: dict[str, str] = {}
         self._foreign: dict[str, int] = {}
 
     def nodes(self) -> tuple[NodeSpec, ...]:
@@ -238,10 +276,10 @@ class NvmlDevices:
         return (self._node,)
 
     def visible(self, _node: NodeName, indices: Sequence[int], /) -> str:
-        """Indices of GPUs in the order of the PCI bus; UUIDs where asked for, and where MIG instances are among them,
-        which have no other name."""
+        """Indices of GPUs in the order of the PCI bus; UUIDs where asked for, where MIG instances are among them, which
+        have no other name, and where a GPU was lost, so that the order may be another now."""
         chosen = [self._devices[index] for index in indices]
-        if self._is_by_uuid or any(device.is_mig for device in chosen):
+        if self._is_by_uuid or self._has_gaps or any(device.is_mig for device in chosen):
             return ",".join(device.uuid for device in chosen)
         return ",".join(str(device.index) for device in chosen)
 
@@ -251,6 +289,7 @@ class NvmlDevices:
         self._note_xids(now)
         down: dict[tuple[NodeName, int], str] = {}
         foreign: dict[tuple[NodeName, int], str] = {}
+        self._has_gaps = self._has_gaps or not now.keys() >= {device.uuid for device in self._devices}
         for place, device in enumerate(self._devices):
             reading = now.get(device.uuid)
             reason = self._judge(device, reading)
@@ -261,8 +300,8 @@ class NvmlDevices:
         return Health(devices=down, foreign=foreign)
 
     def _judge(self, device: Reading, now: Reading | None) -> str:
-        if device.index in self._broken:
-            return self._broken[device.index]
+        if device.gpu in self._broken:
+            return self._broken[device.gpu]
         if now is None:
             return f"GPU {device.index} ({device.uuid}) is not there any more"
         return f"GPU {device.index} ({device.uuid}) cannot be read: {now.error}" if now.error else ""
@@ -270,9 +309,16 @@ class NvmlDevices:
     def _note_xids(self, now: dict[str, Reading]) -> None:
         """A GPU that needs a reset is down until the control plane starts again: nothing tells that it was reset."""
         for uuid, xid in self._reader.take_xids():
-            index = self._gpu_uuids.get(uuid, now[uuid].index if uuid in now else None)
+            index = next((device.index for device in (*now.values(), *self._devices) if device.gpu == uuid), None)
             if index is not None and xid in FATAL_XIDS:
-                self._broken[index] = f"GPU {index} ({uuid}) reported Xid {xid}: {FATAL_XIDS[xid]}"
+                self._broken[uuid] = f"GPU {index} ({uuid}) reported Xid {xid}: {FATAL_XIDS[xid]}"
+
+    def cap(self, _node: NodeName, watts: int, /) -> str:
+        """See `DeviceSource.cap`."""
+        obstacles = [
+            self._reader.limit_power(device.index, watts or device.watts) for device in self._devices if device.watts
+        ]
+        return "; ".join(dict.fromkeys(filter(None, obstacles)))
 
     def _find_foreign(self, reading: Reading) -> str:
         """Who else computes on it, once that was seen twice; "" = nobody."""
@@ -284,6 +330,53 @@ class NvmlDevices:
             return ""
         pid, name = named[0]
         return f"in use by pid {pid} ({name or 'unknown'}), which is not of a job"
+
+
+def number_devices(found: Sequence[Reading], memory: Path | None) -> tuple[Reading, ...]:
+    """The devices of the node in the order of their numbers, those included that are not there now.
+
+    memory: the file that has the numbers of before; it is written anew. Devices are known by their UUIDs. One that is
+    new takes the number of one of its model that is gone; else it comes after all others, if its model does.
+    """
+    slots = [] if memory is None else _read_slots(memory)
+    present = {reading.uuid: reading for reading in found}
+    numbered: list[Reading] = [
+        replace(present.pop(slot.uuid), watts=slot.watts) if slot.uuid in present else slot for slot in slots
+    ]
+    there = {reading.uuid for reading in found}
+    for fresh in sort_by_model(tuple(present.values())):
+        gap = next((n for n, slot in enumerate(numbered) if slot.uuid not in there and slot.model == fresh.model), None)
+        if gap is not None:
+            numbered[gap] = fresh
+        elif not numbered or numbered[-1].model == fresh.model or all(slot.model != fresh.model for slot in numbered):
+            numbered.append(fresh)
+        else:
+            _LOG.warning("device %s (%s) is not used: its model is not the last of the node", fresh.uuid, fresh.model)
+    if memory is not None:
+        _write_slots(memory, numbered)
+    return tuple(numbered)
+
+
+def _read_slots(memory: Path) -> list[Reading]:
+    """What `_write_slots` wrote; nothing, with a warning, where it cannot be read."""
+    try:
+        return [Reading(**{**slot, "pids": ()}) for slot in json.loads(memory.read_text(encoding="utf-8"))]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError) as error:
+        _LOG.warning("%s: expected the devices of before, found %s; they are counted anew", memory, error)
+        return []
+
+
+def _write_slots(memory: Path, devices: Sequence[Reading]) -> None:
+    memory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    beside = memory.with_suffix(".new")
+    with open(beside, "w", encoding="utf-8") as file:
+        os.fchmod(file.fileno(), 0o600)
+        json.dump([asdict(replace(device, pids=(), error="")) for device in devices], file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.rename(memory)
 
 
 def sort_by_model(readings: Sequence[Reading]) -> tuple[Reading, ...]:
@@ -327,7 +420,7 @@ def shorten_model(name: str) -> str:
 
 
 def _lost(reading: Reading, error: Exception) -> Reading:
-    return Reading(index=reading.index, uuid=reading.uuid, model=reading.model, error=str(error))
+    return replace(reading, pids=(), error=str(error))
 
 
 def _text(value: Any) -> str:

@@ -44,7 +44,7 @@ def render_job(job: JobView, *, now_ms: int, zone: datetime.tzinfo | None = None
         f"UserId={job.user} GroupId=(null) MCS_label=N/A",
         f"Priority={job.priority} Nice=0 Account={job.tenant} QOS=normal",
         f"JobState={job.state.value} Reason={job.reason} Dependency=(null)",
-        f"Requeue=1 Restarts={job.restarts} BatchFlag=1 Reboot=0 ExitCode={render_exit(job)}",
+        f"Requeue={int(job.requeue)} Restarts={job.restarts} BatchFlag=1 Reboot=0 ExitCode={render_exit(job)}",
         f"RunTime={render_elapsed(ran_ms(job, now_ms))} TimeLimit={limit} TimeMin=N/A",
         f"SubmitTime={render_moment(job.submit_ms, zone)} EligibleTime={render_moment(job.submit_ms, zone)}",
         f"StartTime={render_moment(start_ms, zone, 'Unknown')} EndTime={render_moment(ends_ms(job), zone, 'Unknown')} "

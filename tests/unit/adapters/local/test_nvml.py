@@ -26,6 +26,9 @@ class FakeNvml:
     class NVMLError_InvalidArgument(NVMLError):
         pass
 
+    class NVMLError_NoPermission(NVMLError):
+        pass
+
     class NVMLError_GpuIsLost(NVMLError):
         def __str__(self):
             return "GPU is lost"
@@ -36,6 +39,7 @@ class FakeNvml:
         self.gpus = list(gpus)
         self.lost = set()
         self.xids = []
+        self.is_forbidden = False
 
     def nvmlDeviceGetCount(self):
         return len(self.gpus)
@@ -58,6 +62,14 @@ class FakeNvml:
         if "milliwatts" not in handle:
             raise self.NVMLError_NotSupported
         return handle["milliwatts"]
+
+    def nvmlDeviceGetPowerManagementLimitConstraints(self, handle):
+        return [200_000, 700_000]
+
+    def nvmlDeviceSetPowerManagementLimit(self, handle, milliwatts):
+        if self.is_forbidden:
+            raise self.NVMLError_NoPermission
+        handle["milliwatts"] = milliwatts
 
     def nvmlDeviceGetNvLinkState(self, handle, link):
         links = handle.get("links", 0)
@@ -212,3 +224,92 @@ def test_services_of_the_driver_are_not_others():
 )
 def test_model_is_named_as_job_files_name_it(name, model):
     assert shorten_model(name) == model
+
+
+# --- over restarts ----------------------------------------------------------------------------------------------------
+
+
+def health(devices):
+    return {place[1]: reason for place, reason in devices.look().devices.items()}
+
+
+def test_machine_that_comes_back_with_a_gpu_less_keeps_its_numbers_and_says_which_is_gone(tmp_path):
+    memory = tmp_path / "keeper" / "devices.json"
+    before = make_devices(make_h100s(4), memory=memory).nodes()
+    nvml = make_h100s(4)
+    del nvml.gpus[1]
+    devices = make_devices(nvml, memory=memory)
+    assert devices.nodes() == before
+    assert health(devices) == {1: "GPU 1 (GPU-1) is not there any more"}
+    assert devices.visible(NodeName("dgx"), (0, 2)) == "GPU-0,GPU-2"
+    again = make_devices(make_h100s(4), memory=memory)
+    assert (health(again), again.visible(NodeName("dgx"), (0, 2))) == ({}, "0,2")
+
+
+def test_gpu_that_comes_back_while_we_run_is_up_again(tmp_path):
+    nvml = make_h100s(3)
+    gone = nvml.gpus.pop()
+    make_devices(make_h100s(3), memory=tmp_path / "devices.json")
+    devices = make_devices(nvml, memory=tmp_path / "devices.json")
+    assert list(health(devices)) == [2]
+    nvml.gpus.append(gone)
+    assert health(devices) == {}
+
+
+def test_gpu_put_in_for_a_broken_one_takes_its_number_and_a_further_one_the_next(tmp_path):
+    memory = tmp_path / "devices.json"
+    make_devices(make_h100s(3), memory=memory)
+    nvml = make_h100s(3)
+    nvml.gpus[0] = {**H100, "uuid": "GPU-new"}
+    nvml.gpus.insert(0, {**H100, "uuid": "GPU-more"})
+    devices = make_devices(nvml, memory=memory)
+    assert devices.nodes()[0].groups[0].count == 4
+    assert devices.visible(NodeName("dgx"), (0, 1, 2, 3)) == "0,2,3,1"
+    assert health(devices) == {}
+
+
+def test_gpu_cut_into_instances_keeps_its_number_and_these_follow_and_are_replaced_by_others(tmp_path):
+    memory = tmp_path / "devices.json"
+    make_devices(make_h100s(2), memory=memory)
+
+    def cut(*uuids):
+        nvml = make_h100s(2)
+        nvml.gpus[0]["instances"] = [
+            {"name": "NVIDIA H100 MIG 1g.10gb", "uuid": uuid, "memory": 10 << 30} for uuid in uuids
+        ]
+        return make_devices(nvml, memory=memory)
+
+    devices = cut("MIG-a", "MIG-b")
+    assert [(group.model, group.count) for group in devices.nodes()[0].groups] == [("H100", 2), ("H100-1g.10gb", 2)]
+    assert list(health(devices)) == [0]
+    devices = cut("MIG-c", "MIG-b", "MIG-d")
+    assert devices.visible(NodeName("dgx"), (2, 3, 4)) == "MIG-c,MIG-b,MIG-d"
+    whole = make_devices(make_h100s(2), memory=memory)
+    assert list(health(whole)) == [2, 3, 4]
+
+
+def test_damaged_memory_of_devices_is_begun_anew(tmp_path, caplog):
+    memory = tmp_path / "devices.json"
+    memory.write_text("[{")
+    assert make_devices(make_h100s(2), memory=memory).nodes()[0].device_count == 2
+    assert "counted anew" in caplog.text
+    assert memory.stat().st_mode & 0o777 == 0o600
+
+
+def test_cap_sets_the_power_limit_within_what_the_gpu_takes_and_lifting_gives_back_what_it_had(tmp_path):
+    nvml = make_h100s(2)
+    devices = make_devices(nvml, memory=tmp_path / "devices.json")
+    assert devices.cap(NodeName("dgx"), 450) == ""
+    assert [gpu["milliwatts"] for gpu in nvml.gpus] == [450_000, 450_000]
+    devices.cap(NodeName("dgx"), 100)
+    assert nvml.gpus[0]["milliwatts"] == 200_000
+    after_restart = make_devices(nvml, memory=tmp_path / "devices.json")
+    assert after_restart.nodes()[0].groups[0].watts_max == 700
+    after_restart.cap(NodeName("dgx"), 0)
+    assert nvml.gpus[0]["milliwatts"] == 700_000
+
+
+def test_cap_that_is_not_permitted_says_so_in_one_line():
+    nvml = make_h100s(8)
+    nvml.is_forbidden = True
+    assert make_devices(nvml).cap(NodeName("dgx"), 450) == "only root may set the power limit of a GPU"

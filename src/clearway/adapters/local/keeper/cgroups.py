@@ -231,17 +231,18 @@ class Groups:
         if missing:
             self.notes.append(f"cgroup {self.kind}: {', '.join(missing)} cannot be limited here")
 
-    def shelter(self) -> None:
-        """Move this process to a group of its own, so that whoever ends its service by cgroup leaves it alone."""
+    def shelter(self, *pids: int) -> None:
+        """Move these processes to a group of their own, so that whoever ends its service by cgroup leaves it alone."""
         if self.kind == "v2":
             path = f"{self._tracker}/keeper"
             os.makedirs(path, exist_ok=True)
-            write_text(f"{path}/cgroup.procs", "0")
+            for pid in pids:
+                write_text(f"{path}/cgroup.procs", str(pid))
 
-    def leave(self) -> None:
+    def leave(self, *pids: int) -> None:
         """Take away our directories, as far as nothing is in them, when the keeper ends."""
-        if self._tracker:
-            write_text(f"{os.path.dirname(self._tracker)}/cgroup.procs", "0")
+        for pid in pids if self._tracker else ():
+            write_text(f"{os.path.dirname(self._tracker)}/cgroup.procs", str(pid))
         for base in dict.fromkeys((*self._limiters.values(), self._tracker, *self._others)):
             if base:
                 _remove_tree(base)

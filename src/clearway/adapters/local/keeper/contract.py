@@ -22,12 +22,12 @@ PROGRESS_BYTES_MAX: Final = 64 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What a job said. progress: 0 to 1. checkpoint_at_ms: Unix time of the last checkpoint, 0 = none.
+    """What a job said. progress: 0 to 1; None = nothing. checkpoint_at_ms: Unix time of the last checkpoint, 0 = none.
 
     answers: the request that this checkpoint answers, "" = none. is_done: the work is complete.
     """
 
-    progress: float = 0.0
+    progress: float | None = None
     checkpoint_at_ms: int = 0
     answers: str = ""
     is_done: bool = False
@@ -62,17 +62,20 @@ def parse_progress(text: bytes) -> Progress:
         return NOTHING_SAID
     answers = said.get("answers")
     return Progress(
-        progress=min(max(_number(said.get("progress")), 0.0), 1.0),
+        progress=min(max(_number(said["progress"]), 0.0), 1.0) if _is_number(said.get("progress")) else None,
         checkpoint_at_ms=int(min(max(_number(said.get("checkpoint_at")), 0.0), 1e11) * 1000),
         answers=answers if isinstance(answers, str) else "",
         is_done=said.get("done") is True,
     )
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _number(value: Any) -> float:
     """A finite number, else 0."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and abs(value) < 1e300 else 0.0
+    return float(value) if _is_number(value) and abs(value) < 1e300 else 0.0
 
 
 def write_request(job_dir: str, request: dict[str, Any], uid: int | None, gid: int | None) -> None:

@@ -22,11 +22,18 @@ POLL_MAX_MS: Final = 50
 """Whether a group is empty is asked after 1, 2, 4... up to so many milliseconds: most are at once."""
 PROGRESS_MS: Final = 1_000
 """How often the progress of a job that saves is read; it costs one open."""
+PROGRESS_SELDOM_MS: Final = 5_000
+"""The same of a job that does not save: only for people to see."""
 ANSWER_MS: Final = 20
 """The same while a job is asked to save: somebody waits for its devices."""
 STUCK_MS: Final = 1_000
 """How often processes that SIGKILL did not end are looked at."""
 UNKNOWN_STATUS: Final = -1
+
+
+def look_ms(*, saves: bool) -> int:
+    """How often the progress of a job is read that is left alone."""
+    return PROGRESS_MS if saves else PROGRESS_SELDOM_MS
 
 
 def now_ms() -> int:

@@ -34,6 +34,7 @@ from clearway.adapters.local.keeper.records import Records, Started
 from clearway.adapters.local.keeper.runners import Runners
 from clearway.adapters.local.keeper.runs import Run
 from clearway.adapters.local.keeper.spawn import HANDLED
+from clearway.adapters.local.keeper.warden import find_family, fork_keeper
 
 SOCKET: Final = "keeper.sock"
 LOCK: Final = "keeper.lock"
@@ -53,10 +54,11 @@ the disk as long as a start, and starts go first."""
 
 
 class Keeper:
-    """Implements `host.Host`. state: the directory; one keeper holds its lock."""
+    """Implements `host.Host`. state: the directory; one keeper holds its lock. warden: pid of its parent."""
 
-    def __init__(self, state: Path, name: str, settings: Settings) -> None:
+    def __init__(self, state: Path, name: str, settings: Settings, warden: int) -> None:
         self.settings = settings
+        self._warden = warden
         self.boot = processes.read_boot_id()
         self.records = Records(state)
         self.groups = Groups(name, is_forbidden=settings.is_without_cgroups)
@@ -84,6 +86,7 @@ class Keeper:
             "suspend": self._suspend,
             "fail": self._fail,
             "told": self._told,
+            "ping": self._ping,
             "shutdown": self._shutdown,
         }
 
@@ -104,7 +107,7 @@ class Keeper:
             self._advance_due()
         self._tidy(len(self._untidy))
         self._runners.end_all()
-        self.groups.leave()
+        self.groups.leave(*find_family(self._warden))
 
     def _wait(self) -> None:
         due = self._due[0][0] if self._due else tick_ms() + IDLE_CHECK_MS
@@ -333,6 +336,10 @@ class Keeper:
         else:
             run.end(Purpose("stopped", message["cause"], message["reason"]), 0)
 
+    def _ping(self, _message: Message) -> None:
+        """Whether we are alive is asked by somebody who waits for the answer."""
+        self._send({"op": "pong"})
+
     def _shutdown(self, _message: Message) -> None:
         """End, if nothing runs."""
         self._is_over = not self._runs and not self._behind
@@ -439,10 +446,18 @@ class Keeper:
         run.stage = "setup" if started.is_setup else "frozen" if is_frozen else "running"
         run.report.suspended_ms = started.suspended_ms
         run.report.phase = "suspended" if is_frozen else "running"
-        for pid, ticks, rank in started.processes:
-            if not self._follow(run, pid, ticks, rank):
-                run.has_unknown_end = True
+        run.report.goes_on = started.mark != f"{run.report.job}.{run.report.generation}"
+        gone = [each for each in started.processes if not self._follow(run, *each)]
+        run.children_ended([self._find_exit(run, pid, ticks) for pid, ticks, _ in gone])
         run.adopted()
+
+    def _find_exit(self, run: Run, pid: int, ticks: int) -> int | None:
+        """How a process ended that is not our child, by the kernel while its parent has not waited for it, then by the
+        parent, if that is a warden of ours."""
+        status = processes.read_zombie(pid, ticks)
+        if status is None:
+            status = self.records.read(run.report.job, run.launch.generation).exits.get((pid, ticks))
+        return status
 
     def _follow(self, run: Run, pid: int, ticks: int, rank: int) -> bool:
         """Be told of the end of a process that is not our child; False = it has ended."""
@@ -456,6 +471,8 @@ class Keeper:
 
         def over() -> None:
             status = processes.read_exit_status(descriptor, pid)
+            if status is None:
+                status = self._find_exit(run, pid, ticks)
             self.unwatch(descriptor)
             run.child_ended(pid, UNKNOWN_STATUS if status is None else status)
 
@@ -568,11 +585,12 @@ def main() -> None:
         return
     os.setsid()
     os.chdir("/")
+    warden = fork_keeper(state, lock, listener.fileno())
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     processes.become_subreaper()
-    keeper = Keeper(state, name, Settings(**settings, files_max=soft))
-    keeper.groups.shelter()
+    keeper = Keeper(state, name, Settings(**settings, files_max=soft), warden)
+    keeper.groups.shelter(*find_family(warden))
     try:
         keeper.serve(listener)
     finally:

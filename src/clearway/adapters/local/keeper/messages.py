@@ -1,8 +1,8 @@
 """What the controller's side and the keeper say to one another: one JSON object a line.
 
-Requests have `op`: `connect`, `start`, `stop`, `suspend`, `fail`, `shutdown`. The keeper answers `connect` with
-`connected`, and otherwise sends a Report of a run whenever something about it changed. A report says the whole truth
-about its run, so a lost one costs nothing: the next says it again.
+Requests have `op`: `connect`, `start`, `stop`, `suspend`, `fail`, `told`, `ping`, `shutdown`. The keeper answers
+`connect` with `connected`, `ping` with `pong`, and otherwise sends a Report of a run whenever something about it
+changed. A report says the whole truth about its run, so a lost one costs nothing: the next says it again.
 """
 
 import json
@@ -113,7 +113,8 @@ class Report:
     """What is true of a run. phase: `starting`, `running`, `suspended`, `ended`.
 
     started_ms: Unix time at which all replicas ran; 0 = not yet. resized_ms: when it took over from the generation
-    before it; 0 = it did not. saved_ms: work that is safe. saved_at_ms: when that was saved. end: `finished` or
+    before it; 0 = it did not. goes_on: it was frozen under an earlier generation. progress: what it says of itself, in
+    thousandths; -1 = nothing. saved_ms: work that is safe. saved_at_ms: when that was saved. end: `finished` or
     `stopped`; outcome or cause says more. stuck: (node, device, reason) of devices that its processes cannot be driven
     from.
     """
@@ -123,6 +124,8 @@ class Report:
     phase: str = "starting"
     started_ms: int = 0
     resized_ms: int = 0
+    goes_on: bool = False
+    progress: int = -1
     suspended_ms: int = 0
     saved_ms: int = 0
     saved_at_ms: int = 0

@@ -7,6 +7,7 @@ import signal
 import struct
 from pathlib import Path
 
+_PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _PIDFD_GET_INFO = 0xC040FF0B
 """Fills in struct pidfd_info of include/uapi/linux/pidfd.h, 64 bytes; since Linux 6.13."""
@@ -21,6 +22,11 @@ MARK = "CLEARWAY_RUN"
 def become_subreaper() -> None:
     """Children whose parent died become ours, so that none is out of sight and the end of each is seen."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def name_process(name: str) -> None:
+    """What `ps -o comm` shows of this process: at most 15 characters."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
 def read_boot_id() -> str:
@@ -74,6 +80,12 @@ def _ask_pidfd(descriptor: int) -> int | None:
         return None
     mask, status = _PIDFD_INFO.unpack(info)
     return int(status) if mask & _PIDFD_INFO_EXIT else None
+
+
+def read_zombie(pid: int, start_ticks: int) -> int | None:
+    """How a process ended for which its parent has not waited yet; None = it is none, or another of that number."""
+    stat = read_stat(pid)
+    return _ask_zombie(pid) if stat is not None and stat[2] == start_ticks else None
 
 
 def _ask_zombie(pid: int) -> int | None:

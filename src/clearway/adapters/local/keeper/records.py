@@ -2,8 +2,8 @@
 
 `runs/<job>.<generation>` is made, and must not exist, before anything of the generation does: making it is the mark
 that it was started, and whoever fails to make it does not start it again. Its lines are JSON: first what was to run
-(`launch`), then what there is of it (`started`, the last one counts), then how it ended (`result`). `saved/<job>` holds
-the work that is safe, over all generations.
+(`launch`), then what there is of it (`started`, the last one counts), how processes ended while no keeper lived
+(`exit`), then how it ended (`result`). `saved/<job>` holds the work that is safe, over all generations.
 
 A line is one write, and is whole when its newline is there. Nothing is forced to the disk: what was written survives
 the death of the keeper, and when the machine dies so does every job, which the boot id tells.
@@ -11,7 +11,7 @@ the death of the keeper, and when the machine dies so does every job, which the 
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -44,11 +44,13 @@ class Started:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """One generation as its file tells it. launch: None = the keeper died before it was written, and so before anything
-    ran. started: None = it died before processes were noted. result: None = the end was not seen."""
+    ran. started: None = it died before processes were noted. result: None = the end was not seen. exits: by (pid, start
+    ticks), how processes ended that the keeper did not live to see, as of waitpid."""
 
     launch: Launch | None = None
     started: Started | None = None
     result: Report | None = None
+    exits: dict[tuple[int, int], int] = field(default_factory=dict)
 
 
 class Records:
@@ -79,6 +81,19 @@ class Records:
     def note_result(self, report: Report) -> None:
         """The generation is over."""
         self._append(report.job, report.generation, {"result": report.to_message()})
+
+    def note_exit(self, job: int, pid: int, start_ticks: int, status: int) -> None:
+        """A main process of the job ended, and no keeper saw it. It may be of a frozen run that went on since."""
+        generation = max((known for number, known in self.list() if number == job), default=0)
+        self._append(job, generation, {"exit": [pid, start_ticks, status]})
+
+    def list_processes(self) -> dict[int, int]:
+        """The main processes of all runs: pid → job."""
+        found: dict[int, int] = {}
+        for job, generation in self.list():
+            started = self.read(job, generation).started
+            found |= {pid: job for pid, _, _ in (started.processes if started else ())}
+        return found
 
     def note_saved(self, job: int, saved_ms: int) -> None:
         """Work of the job that is safe. Renamed into place: an older value is better than none."""
@@ -112,6 +127,7 @@ class Records:
     def read(self, job: int, generation: int) -> Record:
         """What is known of a generation."""
         launch, started, result = None, None, None
+        exits: dict[tuple[int, int], int] = {}
         for line in _read(self._path(job, generation)):
             if "launch" in line:
                 launch = Launch.of_message(line["launch"])
@@ -119,9 +135,12 @@ class Records:
                 values = dict(line["started"])
                 values["processes"] = tuple((pid, ticks, rank) for pid, ticks, rank in values["processes"])
                 started = Started(**values)
+            elif "exit" in line:
+                pid, ticks, status = line["exit"]
+                exits[pid, ticks] = status
             elif "result" in line:
                 result = Report.of_message(line["result"])
-        return Record(launch=launch, started=started, result=result)
+        return Record(launch=launch, started=started, result=result, exits=exits)
 
     def _append(self, job: int, generation: int, line: Message) -> None:
         """A generation that was forgotten meanwhile stays so."""

@@ -13,7 +13,6 @@ import contextlib
 import os
 import signal
 from dataclasses import dataclass, field
-from typing import Final
 
 from clearway.adapters.local.keeper import contract, processes
 from clearway.adapters.local.keeper.cgroups import Group, write_text
@@ -23,12 +22,12 @@ from clearway.adapters.local.keeper.host import (
     NEVER,
     POLL_FIRST_MS,
     POLL_MAX_MS,
-    PROGRESS_MS,
     STUCK_MS,
     UNKNOWN_STATUS,
     Host,
     Leave,
     Purpose,
+    look_ms,
     now_ms,
     render_status,
     split_status,
@@ -36,11 +35,8 @@ from clearway.adapters.local.keeper.host import (
 )
 from clearway.adapters.local.keeper.messages import Launch, Report
 from clearway.adapters.local.keeper.records import Started
-from clearway.adapters.local.keeper.spawn import Child, explain_failure, is_own_failure, make_script, spawn
-
-SHELLS: Final = ("/bin/bash", "/bin/sh")
-"""What runs a setup step."""
-FAILED_STARTS: Final = ("start_failed", "unstartable")
+from clearway.adapters.local.keeper.spawn import SHELLS, Child, explain_failure, is_own_failure, make_script, spawn
+from clearway.adapters.local.keeper.verdict import Traces, judge
 
 
 @dataclass(slots=True, eq=False)
@@ -238,8 +234,7 @@ class Run:
             self.limit_tick = tick + launch.limit_ms
         if launch.limit_signal and self.limit_tick != NEVER:
             self.signal_tick = max(self.limit_tick - launch.limit_signal_before_ms, tick)
-        if launch.saves:
-            self.progress_tick = tick + PROGRESS_MS
+        self.progress_tick = tick + look_ms(saves=launch.saves)
         self._note()
         self.host.announce(self.report)
 
@@ -332,7 +327,7 @@ class Run:
         if self.stage == "running" and not self.began_ms:
             self._run()
         elif self.stage == "running":
-            self.progress_tick = tick_ms() if self.launch.saves else NEVER
+            self.progress_tick = tick_ms()
             if self.launch.limit_signal and self.limit_tick != NEVER:
                 self.signal_tick = max(self.limit_tick - self.launch.limit_signal_before_ms, tick_ms())
         self.advance()
@@ -365,7 +360,12 @@ class Run:
         contract.remove_request(launch.job_dir)
         self.launch = launch
         self.report = Report(
-            job=launch.job, generation=launch.generation, saved_ms=self.report.saved_ms, job_dir=launch.job_dir
+            job=launch.job,
+            generation=launch.generation,
+            goes_on=True,
+            progress=self.report.progress,
+            saved_ms=self.report.saved_ms,
+            job_dir=launch.job_dir,
         )
         self.report.saved_at_ms = 0
         self.limit_tick = NEVER
@@ -391,10 +391,23 @@ class Run:
         if self.stage == "setup" and self.purpose is None:
             self._setup_ended(status)
         elif self.mains and status and self.stage == "running" and self.purpose is None:
-            self.kill_tick = tick_ms() + self.host.settings.kill_wait_ms  # a gang without one member is no gang
-            if self.group is not None:
-                self.group.send(signal.SIGTERM)
+            self._end_gang()
         self.advance()
+
+    def children_ended(self, statuses: list[int | None]) -> None:
+        """Main processes were over when the run was adopted. statuses: as of waitpid; None = not known."""
+        self.has_unknown_end = None in statuses
+        self.bad_status = next((status for status in statuses if status), 0)
+        if self.stage == "setup" and statuses and not self.mains and not self.has_unknown_end:
+            self._setup_ended(self.bad_status)
+        elif self.mains and self.bad_status and self.stage == "running":
+            self._end_gang()
+
+    def _end_gang(self) -> None:
+        """A gang without one member is no gang."""
+        self.kill_tick = tick_ms() + self.host.settings.kill_wait_ms
+        if self.group is not None:
+            self.group.send(signal.SIGTERM)
 
     def _setup_ended(self, status: int) -> None:
         if status:
@@ -426,7 +439,7 @@ class Run:
         if not self.mains:
             return
         if tick >= self.progress_tick:
-            self.progress_tick = tick + (PROGRESS_MS if self.leave is None else ANSWER_MS)
+            self.progress_tick = tick + (look_ms(saves=self.launch.saves) if self.leave is None else ANSWER_MS)
             self._look_at_progress()
         if self.leave is not None and self.stage == "running" and tick >= self.leave.by_tick:
             self.end(self.leave.purpose, 0)
@@ -449,7 +462,12 @@ class Run:
 
     def _look_at_progress(self) -> None:
         said = contract.read_progress(self.launch.job_dir)
-        self._take_checkpoint(said)
+        if self.launch.saves:
+            self._take_checkpoint(said)
+        progress = -1 if said.progress is None else int(said.progress * 1000)
+        if progress != self.report.progress:
+            self.report.progress = progress
+            self.host.announce(self.report)
         if self.leave is not None and said.answers == self.leave.request:
             # It has saved, and may need a moment to end as it should.
             self.leave.by_tick = min(self.leave.by_tick, tick_ms() + self.host.settings.leftover_wait_ms)
@@ -567,21 +585,13 @@ class Run:
         self.host.records.forget(self.report.job, self.launch.generation)
 
     def _judge(self, said: contract.Progress) -> Purpose:
-        """What the end means. A job that was told to leave and had ended well by itself is finished."""
-        purpose = self.purpose
-        ended_well = not self.mains and not self.bad_status and not self.has_unknown_end
-        answered = self.request != "" and said.answers == self.request
-        if purpose is not None and (purpose.end not in ("stopped", "moved") or purpose.value in FAILED_STARTS):
-            return purpose
-        if purpose is not None:
-            is_complete = said.is_done or (not self.was_signalled and not answered)
-            return Purpose("finished", "COMPLETED") if ended_well and is_complete else purpose
-        if self.has_unknown_end and not self.bad_status:
-            if said.is_done:
-                return Purpose("finished", "COMPLETED")
-            reason = "how it ended was not seen: the keeper had been ended, and another took over"
-            return Purpose("stopped", "node_failed", reason)
-        if ended_well:
-            return Purpose("finished", "COMPLETED")
-        is_out_of_memory = self.group is not None and self.group.count_oom_kills() > 0
-        return Purpose("finished", "OUT_OF_MEMORY" if is_out_of_memory else "FAILED")
+        traces = Traces(
+            purpose=self.purpose,
+            is_alive=bool(self.mains),
+            bad_status=self.bad_status,
+            has_unknown_end=self.has_unknown_end,
+            was_signalled=self.was_signalled,
+            has_answered=self.request != "" and said.answers == self.request,
+            is_out_of_memory=self.group is not None and self.group.count_oom_kills() > 0,
+        )
+        return judge(traces, said)

@@ -16,6 +16,8 @@ SCRIPT_FD: Final = 3
 """Where the script is open in a job's processes; the first number after the standard ones."""
 SCRIPT_PATH: Final = f"/proc/self/fd/{SCRIPT_FD}"
 SCRIPT_WORD: Final = "{script}"
+SHELLS: Final = ("/bin/bash", "/bin/sh")
+"""What runs a setup step."""
 BUNDLE_WORD: Final = "{bundle}"
 UMASK: Final = 0o022
 """The usual one; the keeper's own is stricter."""

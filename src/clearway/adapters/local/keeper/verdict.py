@@ -1,0 +1,42 @@
+"""What the end of a run means. Pure."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from clearway.adapters.local.keeper.contract import Progress
+from clearway.adapters.local.keeper.host import Purpose
+
+FAILED_STARTS: Final = ("start_failed", "unstartable")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traces:
+    """What is known of a run that has ended. purpose: why it was ended; None = it ended by itself. is_alive: some main
+    process could not be ended. bad_status: of its first process that did not end well, 0 = none. has_unknown_end: how
+    one of them ended was not seen. was_signalled: it was told to end. has_answered: it saved when it was asked to."""
+
+    purpose: Purpose | None
+    is_alive: bool
+    bad_status: int
+    has_unknown_end: bool
+    was_signalled: bool
+    has_answered: bool
+    is_out_of_memory: bool
+
+
+def judge(traces: Traces, said: Progress) -> Purpose:
+    """A job that was told to leave and had ended well by itself is finished."""
+    purpose = traces.purpose
+    ended_well = not traces.is_alive and not traces.bad_status and not traces.has_unknown_end
+    if purpose is not None and (purpose.end not in ("stopped", "moved") or purpose.value in FAILED_STARTS):
+        return purpose
+    if purpose is not None:
+        is_complete = said.is_done or (not traces.was_signalled and not traces.has_answered)
+        return Purpose("finished", "COMPLETED") if ended_well and is_complete else purpose
+    if traces.has_unknown_end and not traces.bad_status:
+        if said.is_done:
+            return Purpose("finished", "COMPLETED")
+        return Purpose("stopped", "node_failed", "how it ended was not seen: neither its keeper nor the warden lived")
+    if ended_well:
+        return Purpose("finished", "COMPLETED")
+    return Purpose("finished", "OUT_OF_MEMORY" if traces.is_out_of_memory else "FAILED")
