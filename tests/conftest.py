@@ -33,6 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--seed-count", type=int, default=1000, metavar="N", help="seeds of the simulation tests")
     group.addoption("--fresh-examples", action="store_true", help="property tests draw examples of their own")
     group.addoption("--kills", type=int, default=20, metavar="N", help="SIGKILLs of a real control plane under load")
+    group.addoption("--scheduler-kills", type=int, default=8, metavar="N", help="SIGKILLs of a Kubernetes scheduler")
     group.addoption("--crash-points", type=int, default=1000, metavar="N", help="deaths of each test of crash points")
 
 
