@@ -19,17 +19,15 @@ class NameServer:
         self._thread.start()
 
     def close(self):
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self._thread.join(10)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
+            end.sendto(b"", self._socket.getsockname())
+        self._thread.join()
         self._socket.close()
 
     def _run(self):
         while True:
-            try:
-                data, sender = self._socket.recvfrom(512)
-            except OSError:
-                return
-            if not data:
+            data, sender = self._socket.recvfrom(512)
+            if not data:  # `close` says so
                 return
             self._socket.sendto(self._answer(data), sender)
 
