@@ -338,6 +338,23 @@ def test_gang_leaves_whole_where_the_replacement_finds_its_node_gone():
     assert world.settle() == [JobReleased(world.now_ms, 1)]
 
 
+def test_gang_leaves_a_silent_node_once_its_pod_there_is_replaced_though_no_kubelet_says_that_it_went():
+    world = World(n1=8, n2=8)
+    run_gang(world, ("n1", ALL), ("n2", ALL))
+    world.put_node("n1", ready=False)
+    world.change("w0", leaving=True)
+    assert [type(event) for event in world.settle()] == [NodeDown]
+    world.put("w0b", owner=JOB, index=0, gpus=8)
+    world.settle()
+    world.settle()
+    assert world.calls() == ["evict w1"]
+    world.change("w1", leaving=True)
+    world.delete("w1")
+    world.put("w1b", owner=JOB, index=1, gpus=8)
+    (stopped,) = [event for event in world.settle() if isinstance(event, JobStopped)]
+    assert stopped.cause is StopCause.NODE_FAILED
+
+
 def test_preempted_gang_waits_until_its_pods_are_made_anew():
     world = World(n1=8, n2=8)
     run_gang(world, ("n1", ALL), ("n2", ALL))
