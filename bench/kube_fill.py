@@ -42,7 +42,7 @@ from clearway.sim.traces.openb import read_openb
 
 SCALE: Final = int(os.environ.get("BENCH_KUBERNETES_SCALE", "8"))
 SEEDS: Final = tuple(int(one) for one in os.environ.get("BENCH_KUBERNETES_SEEDS", "1").split(","))
-LISTS: Final = ("default", "multigpu50")
+LISTS: Final = tuple(os.environ.get("BENCH_KUBERNETES_LISTS", "default,multigpu50").split(","))
 FOLDER: Final = TRACES / "alibaba-gpu-v2023"
 GANG: Final = 4
 GANG_GPUS: Final = 8

@@ -115,10 +115,9 @@ async def _measure_scheduler(api: Api, folder: Path, kubeconfig: Path, who: str,
     await api.post_all((PODS, pod) for pod in make_load(load, who, 0, COUNT))
     watching = asyncio.create_task(api.await_bound(COUNT))
     around = SCHEDULERS[who](folder, kubeconfig)
-    before = _read_cpu(folder)
     pid = await asyncio.to_thread(around.__enter__)
+    before, own = _read_cpu(folder), cpu_s(pid)
     try:
-        own = cpu_s(pid)
         bound = sorted((await asyncio.wait_for(watching, PATIENCE_S)).values())
         used = _cpu_ms(before, _read_cpu(folder)) | {"scheduler": 1000 * (cpu_s(pid) - own) / COUNT}
         result = Round((len(bound) - 1) / (bound[-1] - bound[0]), used)
