@@ -15,6 +15,7 @@ from clearway.model.jobs import Dependency, JobSpec
 from clearway.model.plan import Explanation, Plan, ReasonCode, Rejection
 from clearway.model.runs import RunSpec
 from clearway.ports.control import PROVISIONAL_ID, Notice, Submission
+from clearway.ports.snapshot import ClusterSnapshot
 from clearway.ports.storage import AuditLine, JobQuery, StorageError
 from clearway.ports.views import (
     ClusterView,
@@ -107,6 +108,9 @@ class FakeControl:
             return Explanation(job=job, reasons=(Rejection(ReasonCode.RESOURCES, "waits for 1 device"),))
 
         return self._answer(explain, writes=False)
+
+    def snapshot(self) -> "Future[ClusterSnapshot]":
+        return self._answer(lambda: ClusterSnapshot(at_ms=self.now_ms, nodes=()), writes=False)
 
     def job(self, job: JobId) -> JobView | None:
         return self.jobs.get(job)

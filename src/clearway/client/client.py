@@ -40,6 +40,7 @@ from clearway.wire.api_rows import decode_row, encode_row
 
 if TYPE_CHECKING:
     from clearway.model.plan import Explanation
+    from clearway.ports.snapshot import ClusterSnapshot
 
 Stream = Literal["output", "error"]
 RowT = TypeVar("RowT")
@@ -198,6 +199,12 @@ class Client:
     def cluster(self) -> ClusterView:
         """Nodes, queues and tenants as they are now."""
         return _decode(ClusterView, self._get("/cluster"))
+
+    def snapshot(self) -> "ClusterSnapshot":
+        """The cluster and all jobs that have not ended, for a twin to go on from; operators alone may have it."""
+        from clearway.ports.snapshot import ClusterSnapshot
+
+        return _decode(ClusterSnapshot, self._get("/snapshot"))
 
     def nodes(self) -> tuple[NodeView, ...]:
         """All nodes."""

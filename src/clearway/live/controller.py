@@ -32,6 +32,7 @@ from clearway.live.memory import Decided, Memory
 from clearway.live.notices import Notices
 from clearway.live.recall import load_newest
 from clearway.live.requests import Action, Ask, Inbox, Intake
+from clearway.live.whole import take_snapshot
 from clearway.model.allocation import Allocation
 from clearway.model.cluster import QueueSpec, TenantSpec
 from clearway.model.commands import Command, WakeAt
@@ -54,6 +55,7 @@ from clearway.model.runs import RunSpec
 from clearway.model.units import FOREVER_MS, SECOND_MS
 from clearway.ports.backend import BackendCommand, LastingBackend, World
 from clearway.ports.control import Notice, Submission
+from clearway.ports.snapshot import ClusterSnapshot
 from clearway.ports.snapshots import Snapshots
 from clearway.ports.storage import AuditLine, Changes, JobQuery, StorageError, Store
 from clearway.ports.views import ClusterView, JobView
@@ -523,6 +525,10 @@ class Controller:
     def explain(self, job: JobId) -> "Future[Explanation]":
         """See `Control.explain`."""
         return self._ask(lambda intake: self._memory.kernel.explain(job, intake.now_ms), is_read=True)  # type: ignore[return-value]
+
+    def snapshot(self) -> "Future[ClusterSnapshot]":
+        """See `Control.snapshot`."""
+        return self._ask(lambda intake: take_snapshot(self._memory, intake.now_ms), is_read=True)  # type: ignore[return-value]
 
     def report(self, events: tuple[Event, ...]) -> "Future[None]":
         """Take in what somebody else saw, such as a forecast of demand."""

@@ -15,6 +15,7 @@ from clearway.model.ids import JobId, NodeName
 from clearway.model.jobs import JobSpec
 from clearway.model.plan import Explanation, Plan
 from clearway.model.runs import RunSpec
+from clearway.ports.snapshot import ClusterSnapshot
 from clearway.ports.storage import AuditLine
 from clearway.ports.views import ClusterView, JobView
 
@@ -92,6 +93,10 @@ class Control(Protocol):
 
     def explain(self, job: JobId) -> "Future[Explanation]":
         """All the reasons why a job waits. Raises InputError for one that is unknown or has ended."""
+        ...
+
+    def snapshot(self) -> "Future[ClusterSnapshot]":
+        """The cluster and all jobs that have not ended, whole, for a twin to go on from."""
         ...
 
     def job(self, job: JobId) -> JobView | None:

@@ -32,6 +32,7 @@ class Permission(StrEnum):
     METRICS_READ = "metrics.read"
     NODES_CHANGE = "nodes.change"
     AUDIT_READ = "audit.read"
+    SNAPSHOT_READ = "snapshot.read"
     CONFIG_CHANGE = "config.change"
 
 
@@ -78,6 +79,7 @@ ROUTES: Final[Mapping[tuple[str, str], Permission]] = {
     ("GET", f"{API}/queues"): Permission.CLUSTER_READ,
     ("GET", f"{API}/tenants"): Permission.CLUSTER_READ,
     ("GET", f"{API}/plans"): Permission.CLUSTER_READ,
+    ("GET", f"{API}/snapshot"): Permission.SNAPSHOT_READ,
     ("GET", f"{API}/events"): Permission.JOBS_READ,
     ("GET", f"{API}/audit"): Permission.AUDIT_READ,
     ("POST", f"{API}/reload"): Permission.CONFIG_CHANGE,

@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import Path, Query, Request, Response
 
 from clearway.model.ids import NodeName
+from clearway.ports.snapshot import ClusterSnapshot
 from clearway.ports.views import ClusterView, NodeView, QueueView, TenantView
 from clearway.server.logs import check_replica, find_log, read_part
 from clearway.server.problems import Refusal
@@ -94,6 +95,14 @@ async def list_plans(request: Request) -> Response:
     seen = await services.seen_among(reach, jobs_of(plans))
     shown = (show_plan(at_ms, plan, nodes, reach, seen) for at_ms, plan in plans)
     return rows_response(plan for plan in shown if plan.moves or reach.tenants is None)
+
+
+@router.get(f"{API}/snapshot", response_model=ClusterSnapshot, responses=PROBLEMS, tags=["cluster"])
+async def get_snapshot(request: Request) -> Response:
+    """Nodes, queues, tenants and all jobs that have not ended, of all tenants, as a twin needs them."""
+    services = services_of(request)
+    snapshot = await services.answer(services.control.snapshot())
+    return row_response(snapshot)
 
 
 async def _find_node(services: Services, name: str) -> NodeView:

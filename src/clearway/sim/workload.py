@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from clearway.model.cluster import ClusterSpec
+from clearway.model.cluster import ClusterSpec, QueueSpec, TenantSpec
 from clearway.model.jobs import JobSpec, Outcome
 
 
@@ -42,7 +42,8 @@ class Workload:
     """Jobs sorted by (submit_ms, spec.id), with ids 1..n in that order where the trace has no numbers of its own.
 
     skipped: what was left out and why. cluster: the cluster that the trace itself describes, if it does.
-    start_unix_ms: wall clock of submit_ms = 0, None where the trace has none.
+    start_unix_ms: wall clock of submit_ms = 0, None where the trace has none. queues, tenants: those that the trace itself
+    describes.
     """
 
     name: str
@@ -51,3 +52,5 @@ class Workload:
     cluster: ClusterSpec | None = None
     start_unix_ms: int | None = None
     notes: tuple[str, ...] = field(default=())
+    queues: tuple[QueueSpec, ...] = ()
+    tenants: tuple[TenantSpec, ...] = ()

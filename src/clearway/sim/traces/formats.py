@@ -23,6 +23,7 @@ from clearway.sim.traces.requests import (
     recognise_servegen,
 )
 from clearway.sim.traces.sacct import read_eagle, read_sacct, recognise_eagle, recognise_sacct
+from clearway.sim.traces.snapshot import read_snapshot, recognise_snapshot
 from clearway.sim.traces.swf import read_swf, recognise_swf
 from clearway.sim.workload import Workload
 
@@ -64,6 +65,12 @@ def _read_servegen(path: Path, settings: ReadSettings) -> Workload:
 
 
 _ALL = (
+    TraceFormat(
+        name="snapshot",
+        summary="A cluster that runs, as `clearway snapshot` writes it",
+        recognises=recognise_snapshot,
+        read=_plain(read_snapshot),
+    ),
     TraceFormat(
         name="swf",
         summary="Standard Workload Format (Parallel Workloads Archive)",

@@ -1,0 +1,34 @@
+"""`clearway snapshot`: the cluster that runs, as a file that the twin goes on from."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clearway.cli.connection import connect
+from clearway.cli.session import session_of
+
+
+def snapshot(
+    context: typer.Context,
+    target: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="Where to write it; standard output without one.")
+    ] = None,
+) -> None:
+    """Write nodes, queues and all jobs that have not ended to a file, for `clearway simulate FILE`."""
+    from clearway.wire.snapshots import render_snapshot
+
+    session = session_of(context)
+    with connect() as client:
+        found = client.snapshot()
+    text = "".join(f"{line}\n" for line in render_snapshot(found))
+    if target is None:
+        session.screen.file.write(text)
+        return
+    target.write_text(text, encoding="utf-8")
+    session.note(
+        "Wrote {nodes} node(s) and {jobs} job(s); try: clearway simulate {target} --policy clearway",
+        nodes=len(found.nodes),
+        jobs=len(found.jobs),
+        target=target,
+    )
