@@ -127,7 +127,7 @@ def test_the_cluster_as_rows(operator, ada, control):
     assert [line.action for line in operator.audit(after=1)] == ["node.undrain"]
     assert (operator.health().status, operator.is_ready()) == ("ok", True)
     assert ada.whoami().tenants == ("vision",)
-    control.is_ready = False
+    control.problem = "the control plane is starting"
     assert not operator.is_ready()
 
 

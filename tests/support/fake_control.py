@@ -14,7 +14,7 @@ from clearway.model.ids import JobId, NodeName, QueueName, TenantName
 from clearway.model.jobs import Dependency, JobSpec
 from clearway.model.plan import Explanation, Plan, ReasonCode, Rejection
 from clearway.model.runs import RunSpec
-from clearway.ports.control import PROVISIONAL_ID, Notice, Submission
+from clearway.ports.control import NOTHING_REMOVED, PROVISIONAL_ID, Notice, Removed, Submission
 from clearway.ports.snapshot import ClusterSnapshot
 from clearway.ports.storage import AuditLine, JobQuery, StorageError
 from clearway.ports.views import (
@@ -42,7 +42,7 @@ class FakeControl:
         self.runs: dict[JobId, RunSpec] = {}
         self.keys: dict[tuple[str, str], tuple[JobId, ...]] = {}
         self.audit: list[AuditLine] = []
-        self.is_ready = True
+        self.problem = ""
         self.storage_error = ""
         self.kept_plans: list[tuple[int, Plan]] = []
         self.explanations: dict[JobId, Explanation] = {}
@@ -65,6 +65,10 @@ class FakeControl:
 
     # --- the port -----------------------------------------------------------------------------------------------------
 
+    @property
+    def is_ready(self):
+        return not self.problem
+
     def submit(self, submission: Submission) -> "Future[tuple[JobId, ...]]":
         return self._answer(lambda: self._submit(submission))
 
@@ -86,10 +90,20 @@ class FakeControl:
     def undrain(self, node: NodeName, *, actor: str) -> "Future[None]":
         return self._answer(lambda: self._set_node(node, NodeState.IDLE, "", actor, "node.undrain"))
 
-    def set_site(self, queues: tuple[QueueSpec, ...], tenants: tuple[TenantSpec, ...], *, actor: str) -> "Future[None]":
+    def set_site(
+        self,
+        queues: tuple[QueueSpec, ...],
+        tenants: tuple[TenantSpec, ...],
+        *,
+        actor: str,
+        removed: Removed = NOTHING_REMOVED,
+    ) -> "Future[None]":
         def change() -> None:
             self.queues.update({queue.name: queue for queue in queues})
             self.tenants.update({tenant.name: tenant for tenant in tenants})
+            for name in (*removed.queues, *removed.tenants):
+                self.queues.pop(name, None)
+                self.tenants.pop(name, None)
 
         return self._answer(change)
 

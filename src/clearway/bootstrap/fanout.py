@@ -69,8 +69,8 @@ class Feed:
         return None
 
 
-def start_feed(control: Control, url: str, tell: Callable[[str], None]) -> Feed:
-    """A feed into the Redis at `url`. tell: takes a line for people when it is lost or back."""
-    feed = Feed(control, open_fanout(url, tell=tell))
+def start_feed(control: Control, url: str, tell: Callable[[str], None], *, prefix: str) -> Feed:
+    """A feed into the Redis at `url`. tell: takes a line for people when it is lost or back. prefix: of its keys."""
+    feed = Feed(control, open_fanout(url, tell=tell, prefix=prefix))
     feed.begin()
     return feed

@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -25,6 +26,7 @@ from clearway.bootstrap.configuration import read_config_file, resolve_policy
 from clearway.bootstrap.demo.story import DEMO_CONFIG
 from clearway.bootstrap.fanout import Feed, start_feed
 from clearway.bootstrap.journal import database_url, guard_of, snapshots_of
+from clearway.bootstrap.logs import start_logging
 from clearway.bootstrap.machine import KEEPER_FOLDER, find_devices
 from clearway.bootstrap.places import (
     FOLDER_MODE,
@@ -32,6 +34,7 @@ from clearway.bootstrap.places import (
     Running,
     current_user,
     find_state_dir,
+    only_account,
     read_running,
     read_secret,
     write_private,
@@ -47,7 +50,8 @@ from clearway.live.clock import SystemClock
 from clearway.live.controller import Controller, ControlSettings
 from clearway.model.errors import InputError, InternalError, MissingExtraError
 from clearway.ports.backend import LastingBackend
-from clearway.ports.storage import Store
+from clearway.ports.control import Removed
+from clearway.ports.storage import StorageError, Store
 from clearway.server.app import make_app
 from clearway.server.auth import TokenFile, make_token_file
 from clearway.server.serving import Server
@@ -61,6 +65,8 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 STOP_S: Final = 30.0
+POLICY_S: Final = 600.0
+"""Longest wait for another policy: without a good snapshot the whole journal is read."""
 SWITCH_S: Final = 0.000_5
 """How long one thread of the interpreter computes while others wait."""
 GC_THRESHOLDS: Final = (20_000, 20, 50)
@@ -115,6 +121,7 @@ class ControlPlane:
         self._controller = controller
         self._server = server
         self._failure: BaseException | None = None
+        self._reloading = threading.Lock()
         self._feed: Feed | None = None
         self._snapshots = SnapshotMaker(
             snapshot_command(places.folder), lambda: controller.last_record, begun=controller.read_from
@@ -131,7 +138,8 @@ class ControlPlane:
         self._thread.start()
         self._server.start()
         if self._config.redis_url is not None:
-            self._feed = start_feed(self._controller, self._config.redis_url, _LOG.warning)
+            url, prefix = self._config.redis_url, self._config.redis_prefix
+            self._feed = start_feed(self._controller, url, _LOG.warning, prefix=prefix)
         source = str(self._config_file.absolute()) if self._config_file else ""
         running = Running(url=self.url, pid=os.getpid(), version=__version__, config=source, ca_file=self._certificate)
         write_running(self.places, running)
@@ -166,26 +174,29 @@ class ControlPlane:
         return {"url": self.url, "devices": devices, "nodes": len(cluster.nodes), "policy": cluster.policy}
 
     def reload(self, actor: str) -> Sequence[str]:
-        """Read the configuration again; what came of it, a sentence each. Raises InputError, and nothing changed."""
+        """Read the configuration again; what came of it, a sentence each. Raises InputError, and nothing changed;
+        StorageError says what changed and what did not."""
         if self._config_file is None:
             raise InputError("expected a configuration file to read again, found none; start with --config FILE")
-        config = read_config_file(self._config_file)
-        self._controller.set_site(config.site.queues, config.site.tenants, actor=actor).result(STOP_S)
-        if self._pods is not None:
-            self._pods.set_queues(config.site.queues)
-        notes = [f"queues and tenants of {self._config_file} are in force; others stay as they were"]
-        notes.extend(self._note_policy(config))
-        notes.extend(_note_unchanged(self._config, config))
-        self._config = replace(config, state_dir=self._config.state_dir, listen=self._config.listen)
-        return notes
-
-    def _note_policy(self, config: Config) -> list[str]:
-        policy = resolve_policy(config)
-        if policy == resolve_policy(self._config):
-            return []
-        fitted = policy if self._pods is None else fit_to_pods(policy)
-        self._controller.set_policy(fitted).result(STOP_S)
-        return [f"policy is {policy.name}"]
+        with self._reloading:
+            config, before = read_config_file(self._config_file), self._config
+            policy = resolve_policy(config)
+            removed = _removed(before, config)
+            site = config.site
+            asked = self._controller.set_site(site.queues, site.tenants, actor=actor, removed=removed)
+            _await(asked, STOP_S, "queues, tenants and policy")
+            if self._pods is not None:
+                self._pods.set_queues(site.queues)
+            kept = replace(config, state_dir=before.state_dir, listen=before.listen)
+            self._config = replace(kept, policy=before.policy, document=before.document)
+            notes = _note_site(self._config_file, removed)
+            if policy != resolve_policy(before):
+                fitted = policy if self._pods is None else fit_to_pods(policy)
+                said = "queues and tenants are in force, but the policy"
+                _await(self._controller.set_policy(fitted), POLICY_S, said)
+                notes.append(f"policy is {policy.name}")
+            self._config = kept
+            return [*notes, *_note_unchanged(before, config)]
 
     def stop(self) -> None:
         """Stop serving, let the controller end its turn, let go of everything. Jobs go on."""
@@ -210,7 +221,7 @@ def start_control_plane(request: UpRequest, progress: Callable[[int, int], None]
     progress: called with (done, in all) while the engine is compiled; what it raises ends the start.
     """
     config = _read(request)
-    _start_logging(config.log_level)
+    start_logging(config.log_level)
     policy = resolve_policy(config)
     places = Places(config.state_dir or find_state_dir(request.environment))
     lock = take_lock(places)
@@ -275,13 +286,6 @@ def _tune_interpreter() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
-
-
-def _start_logging(level: str) -> None:
-    """To standard error. What libraries say of their daily work is of no interest here."""
-    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for library in ("alembic", "uvicorn"):
-        logging.getLogger(library).setLevel(logging.WARNING)
 
 
 def _make_local(request: UpRequest, config: Config, places: Places) -> LastingBackend:
@@ -364,11 +368,6 @@ def _local_config(config: Config, places: Places) -> LocalConfig:
     )
 
 
-def only_account() -> str:
-    """As whom all jobs run: whoever is not root can run them as himself alone. "" = each as its user."""
-    return "" if os.geteuid() == 0 else current_user()
-
-
 def _make_server(
     config: Config, places: Places, controller: Controller, store: Store, pods: "Pods | None"
 ) -> tuple[Server, list[ControlPlane]]:
@@ -397,6 +396,37 @@ def _make_server(
     return Server(app, settings), planes
 
 
+def _await(future: "Future[None]", seconds: float, what: str) -> None:
+    """Raise StorageError where it is not known, or known not to be, that `what` was taken over."""
+    try:
+        future.result(seconds)
+    except TimeoutError as error:
+        raise StorageError(
+            f"{what}: expected an answer of the control plane within {seconds:g} s, found none; it may still be taken "
+            "over: look, and reload again"
+        ) from error
+    except StorageError as error:
+        raise StorageError(f"{what}: not taken over: {error}; reload again") from error
+
+
+def _removed(before: Config, after: Config) -> Removed:
+    """What the file named and names no more. What it never named is left alone."""
+    queues = {queue.name for queue in after.site.queues}
+    tenants = {tenant.name for tenant in after.site.tenants}
+    return Removed(
+        queues=tuple(queue.name for queue in before.site.queues if queue.name not in queues),
+        tenants=tuple(tenant.name for tenant in before.site.tenants if tenant.name not in tenants),
+    )
+
+
+def _note_site(file: Path, removed: Removed) -> list[str]:
+    notes = [f"queues and tenants of {file} are in force"]
+    for what, names in (("queues", removed.queues), ("tenants", removed.tenants)):
+        if names:
+            notes.append(f"{what} removed: {', '.join(names)}")
+    return notes
+
+
 def _note_unchanged(before: Config, after: Config) -> list[str]:
     """What is only read at a start, where it has changed."""
     names = (
@@ -404,6 +434,7 @@ def _note_unchanged(before: Config, after: Config) -> list[str]:
         "tls",
         "database_url",
         "redis_url",
+        "redis_prefix",
         "devices",
         "visible_devices",
         "cluster",

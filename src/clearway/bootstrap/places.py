@@ -101,6 +101,11 @@ def current_user() -> str:
         return str(uid)
 
 
+def only_account() -> str:
+    """As whom all jobs run: whoever is not root can run them as himself alone. "" = each as its user."""
+    return "" if os.geteuid() == 0 else current_user()
+
+
 def find_state_dir(environment: Mapping[str, str], asked: Path | None = None) -> Path:
     """What was asked for, or the environment names, or `clearway` in the user's folder for state (XDG)."""
     if asked is not None:

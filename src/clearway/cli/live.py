@@ -5,7 +5,17 @@ from typing import Any, Final
 
 import typer
 
-from clearway.cli import live_admin, live_cluster, live_jobs, live_slurm, live_snapshot, live_submit, live_top, live_up
+from clearway.cli import (
+    live_admin,
+    live_cluster,
+    live_jobs,
+    live_serve,
+    live_slurm,
+    live_snapshot,
+    live_submit,
+    live_top,
+    live_up,
+)
 
 OPERATE: Final = "Run a control plane"
 JOBS: Final = "Jobs"
@@ -34,6 +44,7 @@ COMMANDS: Final[tuple[tuple[str, str, Callable[..., Any], str], ...]] = (
     (CLUSTER, "undrain", live_cluster.undrain, "Let a node be used again."),
     (CLUSTER, "snapshot", live_snapshot.snapshot, "Write the cluster and its jobs to a file for the twin."),
     (CLUSTER, "events", live_cluster.events, "Print what happens, as it happens."),
+    (OPERATE, "serve", live_serve.serve, "Start a further API server beside a control plane, over Redis."),
     (OPERATE, "token", live_admin.token, "Print the token of the operator who started the control plane."),
     (OPERATE, "audit", live_admin.audit, "List who did what."),
 )

@@ -1,5 +1,6 @@
 """Queues and tenants as tables, and what each tenant used in the past."""
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -32,6 +33,10 @@ SHARES_MS: Final = 60_000
 """Shares change with hours of use; working them out for each submit would cost more than the rest of the decision."""
 
 
+GONE_WEIGHT: Final = 1e-9
+"""Of a tenant that was removed: it takes nothing of what its neighbours share."""
+
+
 def _limit(value: int | None) -> int:
     return UNLIMITED if value is None else value
 
@@ -47,6 +52,8 @@ class Accounts:
         self.tenant_names = Names()
         self.tenant_specs: list[TenantSpec] = []
         self.tenants: Table = make_table(TENANT_COLUMNS, 8)
+        self.gone_queues: set[QueueName] = set()
+        self.gone_tenants: set[TenantName] = set()
         self._usage: list[float] = []
         self._noted_ms: list[int] = []
         self._tree: TenantTree | None = None
@@ -71,6 +78,7 @@ class Accounts:
             self.queue_specs.append(spec)
             self.queues = grow_table(self.queues, row + 1)
         self.queue_specs[row] = spec
+        self.gone_queues.discard(spec.name)
         column = self.queues[:, row]
         column[QUEUE_PRIORITY] = spec.priority
         column[QUEUE_DEVICES_MAX] = _limit(spec.devices_max_milli)
@@ -99,11 +107,32 @@ class Accounts:
                 f"{spec.parent!r}; make a new tenant and move its users there"
             )
         self.tenant_specs[row] = spec
+        self.gone_tenants.discard(spec.name)
         self._write_quota(row, spec)
         self._tree = None
         self._shares = None
         self.refresh(cluster_milli)
         return row
+
+    def live_queues(self) -> list[tuple[int, QueueSpec]]:
+        """(row, queue) of those that were not removed."""
+        return [(row, spec) for row, spec in enumerate(self.queue_specs) if spec.name not in self.gone_queues]
+
+    def live_tenants(self) -> list[tuple[int, TenantSpec]]:
+        """(row, tenant) of those that were not removed."""
+        return [(row, spec) for row, spec in enumerate(self.tenant_specs) if spec.name not in self.gone_tenants]
+
+    def remove_queue(self, name: QueueName) -> None:
+        """No job is in it. Its row is kept, for a queue of that name that comes again."""
+        self.gone_queues.add(name)
+
+    def remove_tenant(self, name: TenantName, cluster_milli: int) -> None:
+        """It has no jobs and nobody below it. Its row is kept, with a share that counts for nothing."""
+        row = self.tenant_names.find(name)
+        if row == NONE:
+            return
+        self.set_tenant(replace(self.tenant_specs[row], weight=GONE_WEIGHT, quota=None), cluster_milli)
+        self.gone_tenants.add(name)
 
     def _parent_row(self, spec: TenantSpec) -> int:
         if spec.name == ROOT_TENANT:
@@ -169,6 +198,7 @@ class Accounts:
         other = Accounts(self.half_life_ms)
         other.queue_names, other.queue_specs = self.queue_names.copy(), list(self.queue_specs)
         other.tenant_names, other.tenant_specs = self.tenant_names.copy(), list(self.tenant_specs)
+        other.gone_queues, other.gone_tenants = set(self.gone_queues), set(self.gone_tenants)
         other.queues, other.tenants = self.queues.copy(), self.tenants.copy()
         other._usage, other._noted_ms = list(self._usage), list(self._noted_ms)
         other._shares, other._shares_ms = self._shares, self._shares_ms

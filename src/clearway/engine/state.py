@@ -72,8 +72,10 @@ from clearway.model.events import (
     NodeDrained,
     NodeUp,
     PowerBudgetSet,
+    QueueRemoved,
     QueueSet,
     SubmissionAccepted,
+    TenantRemoved,
     TenantSet,
     TimerFired,
 )
@@ -157,6 +159,8 @@ class ClusterState:
             DeviceUp: self._on_device,
             QueueSet: self._on_queue_set,
             TenantSet: self._on_tenant_set,
+            QueueRemoved: self._on_queue_removed,
+            TenantRemoved: self._on_tenant_removed,
             DemandForecast: self._on_forecast,
             PowerBudgetSet: self._on_power_budget,
             TimerFired: self._on_nothing,
@@ -265,6 +269,14 @@ class ClusterState:
 
     def _on_tenant_set(self, event: TenantSet) -> None:
         self.accounts.set_tenant(event.tenant, self.inventory.milli)
+        self.capacity_grew = True
+        self.refresh_box()
+
+    def _on_queue_removed(self, event: QueueRemoved) -> None:
+        self.accounts.remove_queue(event.queue)
+
+    def _on_tenant_removed(self, event: TenantRemoved) -> None:
+        self.accounts.remove_tenant(event.tenant, self.inventory.milli)
         self.capacity_grew = True
         self.refresh_box()
 

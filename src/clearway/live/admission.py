@@ -4,7 +4,7 @@ What the engine would make up or never start is refused here, with what to do ab
 over their queue's limits, dependencies on jobs that were never accepted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -12,7 +12,7 @@ from clearway.engine.accounts import Accounts
 from clearway.engine.tables import NONE
 from clearway.model.cluster import QueueSpec, TenantSpec
 from clearway.model.errors import InputError
-from clearway.model.ids import ROOT_TENANT, JobId, TenantName
+from clearway.model.ids import ROOT_TENANT, JobId, QueueName, TenantName
 from clearway.model.jobs import ArrayMember, Dependency, JobSpec
 from clearway.model.units import MILLI, MINUTE_MS
 from clearway.ports.control import PROVISIONAL_ID, Submission
@@ -65,8 +65,8 @@ def admit_job(job: JobSpec, accounts: Accounts, last_id: JobId) -> JobSpec:
     last_id: the highest number that jobs have, those of the submission included.
     """
     queue = _queue_of(job, accounts)
-    if accounts.tenant_names.find(job.tenant) == NONE:
-        known = [spec.name for spec in accounts.tenant_specs]
+    if accounts.tenant_names.find(job.tenant) == NONE or job.tenant in accounts.gone_tenants:
+        known = [spec.name for _, spec in accounts.live_tenants()]
         raise InputError(f"{_named(job)}: expected a tenant out of {_listed(known)}, found {job.tenant!r}")
     most = queue.job_devices_max_milli
     milli = job.replicas_min * job.request.device_milli
@@ -93,8 +93,8 @@ def admit_job(job: JobSpec, accounts: Accounts, last_id: JobId) -> JobSpec:
 
 def _queue_of(job: JobSpec, accounts: Accounts) -> QueueSpec:
     row = accounts.queue_names.find(job.queue)
-    if row == NONE:
-        known = [spec.name for spec in accounts.queue_specs]
+    if row == NONE or job.queue in accounts.gone_queues:
+        known = [spec.name for _, spec in accounts.live_queues()]
         raise InputError(f"{_named(job)}: expected a queue out of {_listed(known)}, found {job.queue!r}")
     return accounts.queue_specs[row]
 
@@ -109,15 +109,45 @@ def check_tenants(tenants: Sequence[TenantSpec], accounts: Accounts) -> None:
     parents: dict[TenantName, TenantName | None] = {
         spec.name: None if spec.name == ROOT_TENANT else spec.parent or ROOT_TENANT for spec in accounts.tenant_specs
     }
+    there = {spec.name for _, spec in accounts.live_tenants()}
     for spec in tenants:
         if spec.name == ROOT_TENANT:
             continue
         parent = spec.parent or ROOT_TENANT
-        if parent not in parents or parent == spec.name:
+        if parent not in there or parent == spec.name:
             raise InputError(f"tenant {spec.name!r}: expected a parent that stands before it, found {spec.parent!r}")
+        there.add(spec.name)
         before = parents.setdefault(spec.name, parent)
         if before != parent:
             raise InputError(
                 f"tenant {spec.name!r}: expected parent {before!r} as before, found {parent!r}; make a new tenant and "
                 "move its users there"
             )
+
+
+def check_removal(
+    queues: Collection[QueueName], tenants: Collection[TenantName], accounts: Accounts, jobs: Iterable[JobSpec]
+) -> None:
+    """Raise InputError unless all of these can be removed: no job, and no tenant that stays, needs them.
+
+    jobs: those that have not ended.
+    """
+    found: dict[str, list[JobId]] = {}
+    for job in jobs:
+        for what, name, names in (("queue", job.queue, queues), ("tenant", job.tenant, tenants)):
+            if name in names:
+                found.setdefault(f"{what} {name!r}", []).append(job.id)
+    for named, numbers in found.items():
+        raise InputError(
+            f"{named}: expected no jobs where it is to be removed, found {len(numbers)} that wait or run: "
+            f"{_listed([str(number) for number in numbers])}; it stays until they have ended"
+        )
+    for _, spec in accounts.live_tenants():
+        if spec.parent in tenants and spec.name not in tenants:
+            raise InputError(
+                f"tenant {spec.parent!r}: expected no tenants below it where it is to be removed, found {spec.name!r}"
+            )
+    if ROOT_TENANT in tenants:
+        raise InputError(f"tenant {ROOT_TENANT!r}: it cannot be removed, all others lie below it")
+    if queues and all(spec.name in queues for _, spec in accounts.live_queues()):
+        raise InputError("expected a queue that stays, found that all are to be removed")

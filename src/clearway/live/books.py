@@ -159,6 +159,13 @@ class Draft:
         book = self.changed.get(job) or self._jobs.get(job)
         return None if book is None or book.view.state.is_final else book
 
+    def specs(self) -> Iterator[JobSpec]:
+        """Jobs that have not ended."""
+        for job in {**self._jobs, **self.changed}:
+            book = self.get(job)
+            if book is not None:
+                yield book.spec
+
     def note(self, event: Event) -> None:
         """Take in one record; those that say nothing of jobs are ignored."""
         taker = self._takers.get(type(event))

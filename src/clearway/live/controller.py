@@ -54,7 +54,7 @@ from clearway.model.plan import Explanation, Plan
 from clearway.model.runs import RunSpec
 from clearway.model.units import FOREVER_MS, SECOND_MS
 from clearway.ports.backend import BackendCommand, LastingBackend, World
-from clearway.ports.control import Notice, Submission
+from clearway.ports.control import NOTHING_REMOVED, Notice, Removed, Submission
 from clearway.ports.snapshot import ClusterSnapshot
 from clearway.ports.snapshots import Snapshots
 from clearway.ports.storage import AuditLine, Changes, JobQuery, StorageError, Store
@@ -514,9 +514,16 @@ class Controller:
         """See `Control.undrain`."""
         return self._ask(lambda intake: intake.set_node(node, reason=None, actor=actor))  # type: ignore[return-value]
 
-    def set_site(self, queues: tuple[QueueSpec, ...], tenants: tuple[TenantSpec, ...], *, actor: str) -> "Future[None]":
+    def set_site(
+        self,
+        queues: tuple[QueueSpec, ...],
+        tenants: tuple[TenantSpec, ...],
+        *,
+        actor: str,
+        removed: Removed = NOTHING_REMOVED,
+    ) -> "Future[None]":
         """See `Control.set_site`."""
-        return self._ask(lambda intake: intake.set_site(queues, tenants, actor))  # type: ignore[return-value]
+        return self._ask(lambda intake: intake.set_site(queues, tenants, removed, actor))  # type: ignore[return-value]
 
     def note(self, line: AuditLine) -> "Future[None]":
         """See `Control.note`."""
@@ -572,4 +579,12 @@ class Controller:
     @property
     def is_ready(self) -> bool:
         """See `Control.is_ready`."""
-        return self._is_ready and self._storage_error is None
+        return not self.problem
+
+    @property
+    def problem(self) -> str:
+        """See `Control.problem`."""
+        if not self._is_ready:
+            return f"the control plane is {'stopping' if self._is_closing else 'starting'}"
+        error, said = self._storage_error, "jobs that run go on, and nothing new is taken, since it cannot be kept"
+        return "" if error is None else f"{said}: {error}"

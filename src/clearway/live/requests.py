@@ -8,7 +8,7 @@ from threading import Condition
 from typing import Any, Final
 
 from clearway.engine.accounts import Accounts
-from clearway.live.admission import admit_job, check_tenants, number_jobs
+from clearway.live.admission import admit_job, check_removal, check_tenants, number_jobs
 from clearway.live.books import Draft
 from clearway.live.keys import Keys
 from clearway.model.cluster import QueueSpec, TenantSpec
@@ -22,13 +22,15 @@ from clearway.model.events import (
     JobSubmitted,
     NodeDrained,
     NodeUp,
+    QueueRemoved,
     QueueSet,
     SubmissionAccepted,
+    TenantRemoved,
     TenantSet,
 )
-from clearway.model.ids import JobId, NodeName
+from clearway.model.ids import JobId, NodeName, QueueName, TenantName
 from clearway.model.runs import RunSpec
-from clearway.ports.control import Submission
+from clearway.ports.control import NOTHING_REMOVED, Removed, Submission
 from clearway.ports.storage import AuditLine, StorageError
 
 KEY_CHARACTERS_MAX: Final = 200
@@ -125,6 +127,7 @@ class Intake:
     audit: list[AuditLine] = field(default_factory=list)
     new_keys: dict[tuple[str, str], tuple[JobId, ...]] = field(default_factory=dict)
     new_tenants: list[TenantSpec] = field(default_factory=list)
+    removed: Removed = NOTHING_REMOVED
 
     def add(self, event: Event) -> None:
         """One more event of the turn."""
@@ -148,6 +151,9 @@ class Intake:
         jobs = number_jobs(submission, self.last_id)
         last_id = JobId(self.last_id + len(jobs))
         jobs = tuple(admit_job(job, self.accounts, last_id) for job in jobs)
+        for job in jobs:
+            if job.queue in self.removed.queues or job.tenant in self.removed.tenants:
+                raise InputError(f"expected a queue and a tenant that stay, found {job.queue!r} and {job.tenant!r}")
         numbers = tuple(job.id for job in jobs)
         self.last_id = last_id
         self.runs.update(zip(numbers, submission.runs, strict=True))
@@ -185,15 +191,34 @@ class Intake:
         self.add(NodeUp(self.now_ms, node) if reason is None else NodeDrained(self.now_ms, node, reason))
         self.write_down(actor, "node.undrain" if reason is None else "node.drain", f"node {node}", reason or "")
 
-    def set_site(self, queues: tuple[QueueSpec, ...], tenants: tuple[TenantSpec, ...], actor: str) -> None:
-        """Make or change queues and tenants."""
+    def set_site(
+        self, queues: tuple[QueueSpec, ...], tenants: tuple[TenantSpec, ...], removed: Removed, actor: str
+    ) -> None:
+        """Make or change queues and tenants, and remove others; all of it or nothing."""
         check_tenants((*self.new_tenants, *tenants), self.accounts)
+        gone_queues, gone_tenants = self._present(removed)
+        check_removal(gone_queues, gone_tenants, self.accounts, self.draft.specs())
         self.new_tenants += tenants
         for queue in queues:
             self.add(QueueSet(self.now_ms, queue))
         for tenant in tenants:
             self.add(TenantSet(self.now_ms, tenant))
-        self.write_down(actor, "site.set", f"{len(queues)} queues, {len(tenants)} tenants")
+        for name in gone_queues:
+            self.add(QueueRemoved(self.now_ms, name))
+        for below in gone_tenants:
+            self.add(TenantRemoved(self.now_ms, below))
+        self.removed = Removed(
+            queues=(*self.removed.queues, *gone_queues), tenants=(*self.removed.tenants, *gone_tenants)
+        )
+        gone = ", ".join([*gone_queues, *gone_tenants])
+        target = f"{len(queues)} queues, {len(tenants)} tenants"
+        self.write_down(actor, "site.set", target, f"removed: {gone}" if gone else "")
+
+    def _present(self, removed: Removed) -> tuple[list[QueueName], list[TenantName]]:
+        """Those to be removed that there are, tenants below others first."""
+        queues = [spec.name for _, spec in self.accounts.live_queues() if spec.name in removed.queues]
+        tenants = [spec.name for _, spec in self.accounts.live_tenants() if spec.name in removed.tenants]
+        return queues, tenants[::-1]
 
     def report(self, events: tuple[Event, ...]) -> None:
         """Take in what somebody else saw."""

@@ -17,6 +17,7 @@ from typing import Any, Final
 from clearway import __version__
 from clearway.engine.accounts import Accounts
 from clearway.engine.arrays import ArraySlots
+from clearway.engine.crowds import Crowds
 from clearway.engine.dependencies import Dependencies
 from clearway.engine.inventory import Inventory
 from clearway.engine.nodes import Classes, Eligibility, Names, Requirement
@@ -64,6 +65,7 @@ PACKING: Final = Packing(
         Book: _NOTHING,
         Claim: _NOTHING,
         Classes: _NOTHING,
+        Crowds: _NOTHING,
         DemandFeed: _NOTHING,
         DemandHistory: _NOTHING,
         Dependencies: _NOTHING,

@@ -8,7 +8,7 @@ migration. An event that names an older generation than the state's is stale and
 from dataclasses import dataclass
 
 from clearway.model.cluster import NodeSpec, QueueSpec, TenantSpec
-from clearway.model.ids import JobId, NodeName
+from clearway.model.ids import JobId, NodeName, QueueName, TenantName
 from clearway.model.jobs import JobSpec, Outcome, StopCause
 from clearway.model.plan import Plan, ReasonCode
 from clearway.model.values import made_often
@@ -95,6 +95,23 @@ class TenantSet:
 
     at_ms: int
     tenant: TenantSpec
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRemoved:
+    """A queue in which no job was is no more; one of that name may be made again."""
+
+    at_ms: int
+    queue: QueueName
+
+
+@dataclass(frozen=True, slots=True)
+class TenantRemoved:
+    """A tenant without jobs and without tenants below it is no more; one of that name may be made again, below the same
+    parent."""
+
+    at_ms: int
+    tenant: TenantName
 
 
 @made_often
@@ -285,6 +302,8 @@ Event = (
     | DeviceUp
     | QueueSet
     | TenantSet
+    | QueueRemoved
+    | TenantRemoved
     | JobSubmitted
     | JobCancelled
     | JobRequeued

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from clearway.model.cluster import QueueSpec, TenantSpec
-from clearway.model.ids import JobId, NodeName
+from clearway.model.ids import JobId, NodeName, QueueName, TenantName
 from clearway.model.jobs import JobSpec
 from clearway.model.plan import Explanation, Plan
 from clearway.model.runs import RunSpec
@@ -36,6 +36,17 @@ class Submission:
     runs: tuple[RunSpec, ...]
     actor: str
     key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """Names of queues and tenants that are to be no more; those that there are not are left out."""
+
+    queues: tuple[QueueName, ...] = ()
+    tenants: tuple[TenantName, ...] = ()
+
+
+NOTHING_REMOVED: Final = Removed()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +94,18 @@ class Control(Protocol):
         """The node may be used again."""
         ...
 
-    def set_site(self, queues: tuple[QueueSpec, ...], tenants: tuple[TenantSpec, ...], *, actor: str) -> "Future[None]":
-        """Make or change queues and tenants, without a restart."""
+    def set_site(
+        self,
+        queues: tuple[QueueSpec, ...],
+        tenants: tuple[TenantSpec, ...],
+        *,
+        actor: str,
+        removed: Removed = NOTHING_REMOVED,
+    ) -> "Future[None]":
+        """Make or change queues and tenants, and remove others, without a restart: all of it or nothing.
+
+        Raises InputError where one that is to be removed has jobs, or tenants below it that stay.
+        """
         ...
 
     def note(self, line: AuditLine) -> "Future[None]":
@@ -113,6 +134,11 @@ class Control(Protocol):
 
     def subscribe(self, take: Callable[[Notice], None]) -> Callable[[], None]:
         """Have `take` called, from the control plane's thread, for each notice; returns what ends it."""
+        ...
+
+    @property
+    def problem(self) -> str:
+        """Why submits are not taken now, for people; "" = they are."""
         ...
 
     @property

@@ -15,6 +15,7 @@ from clearway.ports.storage import JobReader
 from clearway.server import routes_cluster, routes_jobs, routes_server
 from clearway.server.access import ROUTES, Permission
 from clearway.server.auth import Auth
+from clearway.server.forward import Find, Forward, Relay
 from clearway.server.gate import Gate
 from clearway.server.metrics import RequestMetrics
 from clearway.server.problems import install_problems
@@ -45,13 +46,16 @@ def make_app(
     reload: Callable[[str], Sequence[str]] | None = None,
     now_ms: Callable[[], int] = read_clock_ms,
     shape: Shape | None = None,
+    find_control: Find | None = None,
 ) -> FastAPI:
     """An application that speaks for `control`.
 
     reload: reads the configuration again in the name of a user, and returns notes; None = it cannot be. shape: see
-    `parse_submission`.
+    `parse_submission`. find_control: where what changes something is passed on to; None = it is done here.
     """
     services = Services(control, reader, auth, settings, reload=reload, now_ms=now_ms, shape=shape)
+
+    relay = None if find_control is None else Relay(find_control)
 
     @asynccontextmanager
     async def run(_app: FastAPI) -> AsyncIterator[None]:
@@ -60,6 +64,8 @@ def make_app(
             yield
         finally:
             services.close()
+            if relay is not None:
+                await relay.close()
 
     app = _Application(
         title="Clearway",
@@ -76,6 +82,8 @@ def make_app(
     for module in (routes_jobs, routes_cluster, routes_server):
         # As they are: `include_router` would make each anew at the first request, which then waits for a second.
         app.router.routes.extend(module.router.routes)
+    if relay is not None:
+        app.add_middleware(Forward, relay=relay)
     app.add_middleware(Gate, auth=auth, settings=settings, audit=services.audit, now_ms=now_ms)
     app.add_middleware(_Measure, metrics=services.metrics)
     return app

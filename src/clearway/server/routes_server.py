@@ -21,15 +21,15 @@ router = make_router()
 @router.get("/health", response_model=Health, tags=["server"])
 async def get_health(request: Request) -> Response:
     """That the server answers, and how it is. Needs no token."""
-    status = "ok" if services_of(request).control.is_ready else "starting"
+    status = "ok" if services_of(request).control.is_ready else "not ready"
     return row_response(Health(status=status, version=clearway.__version__))
 
 
 @router.get("/ready", response_model=Health, responses={503: PROBLEMS[503]}, tags=["server"])
 async def get_ready(request: Request) -> Response:
-    """200 where submits are taken, 503 while the server starts or stops. Needs no token."""
-    if not services_of(request).control.is_ready:
-        raise Refusal(503, "the control plane is starting", headers={"Retry-After": "1"})
+    """200 where submits are taken; 503 with the reason while they are not. Needs no token."""
+    if problem := services_of(request).control.problem:
+        raise Refusal(503, problem, headers={"Retry-After": "1"})
     return row_response(Health(status="ok", version=clearway.__version__))
 
 

@@ -102,6 +102,12 @@ def _read_url(value: object) -> str:
     return value
 
 
+def _read_prefix(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9._:-]{1,100}", value):
+        raise ParseError(expected="a prefix of letters, digits and . _ : -", found=value, hint="such as clearway-east")
+    return value
+
+
 def _read_own_devices(value: Scalar) -> DeviceRequest | str:
     """`auto`, or so many virtual devices, perhaps of a model."""
     if value == "auto":
@@ -148,6 +154,7 @@ class ConfigModel(site_file.SiteModel):
     tls: TlsModel | None = None
     database_url: Annotated[str | None, convert(_read_url)] = None
     redis_url: Annotated[str | None, convert(_read_url)] = None
+    redis_prefix: Annotated[str, convert(_read_prefix)] = "clearway"
     policy: object = "clearway"
     devices: Annotated[object, convert(_read_own_devices)] = "auto"
     visible_devices: Literal["index", "uuid"] = "index"
@@ -205,6 +212,7 @@ class Config:
     tls: tuple[Path, Path] | None = None
     database_url: str | None = None
     redis_url: str | None = None
+    redis_prefix: str = "clearway"
     policy: object = "clearway"
     devices: DeviceRequest | None = None
     visible_devices: str = "index"
@@ -282,6 +290,7 @@ def _make_config(model: ConfigModel, short: ClusterSpec | None, document: Docume
         tls=(Path(model.tls.certificate), Path(model.tls.key)) if model.tls else None,
         database_url=model.database_url,
         redis_url=model.redis_url,
+        redis_prefix=model.redis_prefix,
         policy=model.policy,
         devices=devices,
         visible_devices=model.visible_devices,

@@ -19,7 +19,8 @@ EXAMPLE: Final = """\
 # listen: 127.0.0.1:8642                  # a public address needs `tls`
 # tls: {certificate: /etc/clearway/cert.pem, key: /etc/clearway/key.pem}
 # database_url: sqlite in state_dir       # or postgresql+psycopg://..., mariadb+pymysql://...
-# redis_url: none
+# redis_url: none                         # carries live state to further servers: `clearway serve`
+# redis_prefix: clearway                  # of keys there; one for each control plane that shares a Redis
 
 # policy: clearway                        # a name of `clearway policies`, a policy file, or its settings right here
 
@@ -62,6 +63,7 @@ def describe_config(config: Config) -> dict[str, Any]:
         "tls": {"certificate": str(config.tls[0]), "key": str(config.tls[1])} if config.tls else "none",
         "database_url": mask_url(config.database_url) or "sqlite in state_dir",
         "redis_url": mask_url(config.redis_url) or "none",
+        "redis_prefix": config.redis_prefix,
         "policy": config.policy,
         "devices": "auto" if devices is None else f"{devices.model + ':' if devices.model else ''}{devices.count}",
         "visible_devices": config.visible_devices,

@@ -13,7 +13,7 @@ from clearway.model.events import ControlStarted, JobSubmitted, PlanAccepted
 from clearway.model.jobs import ArrayMember, Dependency, DependencyKind, Elastic, StopCause
 from clearway.model.plan import ReasonCode, Start, Stop
 from clearway.policies.named import named_policy
-from clearway.ports.control import PROVISIONAL_ID
+from clearway.ports.control import PROVISIONAL_ID, Removed
 from clearway.ports.storage import JobQuery, StorageError
 from clearway.ports.views import DeviceState, JobState, NodeState
 from support.live import Plane, make_spec, make_submission
@@ -240,6 +240,7 @@ def test_full_disk_refuses_submits_at_once_and_leaves_what_runs_alone():
     with pytest.raises(StorageError, match="disk full"):
         refused.result(0)
     assert not plane.control.is_ready
+    assert plane.control.problem.endswith("since it cannot be kept: disk full")
     assert plane.control.cluster().storage_error == "disk full"
     assert list(plane.backend.runs) == [1]
 
@@ -462,6 +463,52 @@ def test_plans_that_moved_something_can_be_looked_at():
     plane.submit(make_spec())
     ((at_ms, plan),) = plane.control.plans()
     assert (at_ms, [type(move) for move in plan.moves]) == (0, [Start])
+
+
+def test_queues_and_tenants_without_jobs_can_be_removed():
+    queues = tuple(QueueSpec(name=name) for name in ("day", "night"))
+    tenants = (TenantSpec(name="lab"), TenantSpec(name="bench", parent="lab"))
+    plane = Plane(queues=queues, tenants=tenants).start()
+    plane.submit(make_spec(queue="night", tenant="bench"), scripts=["run_ms=500"])
+
+    def remove(**names):
+        plane.do(plane.control.set_site((), (), actor="op", removed=Removed(**names)))
+
+    for names, said in (
+        ({"queues": ("night",)}, "queue 'night': expected no jobs where it is to be removed, found 1 .*: 1; it stays"),
+        ({"tenants": ("bench",)}, "tenant 'bench': expected no jobs"),
+        ({"tenants": ("lab",)}, "tenant 'lab': expected no tenants below it where it is to be removed, found 'bench'"),
+        ({"tenants": ("root",)}, "cannot be removed"),
+        ({"queues": ("day", "night")}, "found 1"),
+    ):
+        with pytest.raises(InputError, match=said):
+            remove(**names)
+    plane.run()
+    remove(queues=("night", "nobody's"), tenants=("lab", "bench"))
+    for _ in range(2):
+        assert [queue.name for queue in plane.control.cluster().queues] == ["day"]
+        assert [tenant.name for tenant in plane.control.cluster().tenants] == ["root"]
+        for spec in (make_spec(queue="night"), make_spec(queue="day", tenant="lab")):
+            with pytest.raises(InputError, match=r"expected a (queue|tenant) out of"):
+                plane.submit(spec)
+        plane.options |= {"queues": (), "tenants": ()}
+        plane.start()
+    with pytest.raises(InputError, match="a queue that stays"):
+        remove(queues=("day",))
+    plane.do(plane.control.set_site((queues[1],), (tenants[0],), actor="op"))
+    plane.submit(make_spec(queue="night", tenant="lab"), scripts=["run_ms=500"])
+    plane.run()
+    assert plane.state(2) is JobState.COMPLETED
+
+
+def test_a_job_for_a_queue_that_goes_in_the_same_turn_is_refused():
+    plane = Plane(queues=(QueueSpec(name="day"), QueueSpec(name="night"))).start()
+    gone = plane.control.set_site((), (), actor="op", removed=Removed(queues=("night",)))
+    late = plane.control.submit(make_submission(make_spec(queue="night")))
+    plane.turn()
+    gone.result(timeout=0)
+    with pytest.raises(InputError, match="that stay"):
+        late.result(timeout=0)
 
 
 def test_another_policy_takes_over_without_a_restart():

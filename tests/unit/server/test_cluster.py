@@ -101,9 +101,10 @@ def test_metrics_are_prometheus_text_with_the_names_of_the_field(ask, control):
 def test_health_and_readiness_need_no_token(ask, control):
     assert ask("", "GET", "/health").json()["status"] == "ok"
     assert ask("", "GET", "/ready").status_code == 200
-    control.is_ready = False
-    assert ask("", "GET", "/health").json()["status"] == "starting"
-    assert ask("", "GET", "/ready").status_code == 503
+    control.problem = "nothing new is taken, since it cannot be kept: disk full"
+    assert ask("", "GET", "/health").json()["status"] == "not ready"
+    answer = ask("", "GET", "/ready")
+    assert (answer.status_code, "disk full" in answer.json()["detail"]) == (503, True)
 
 
 def test_the_audit_log_is_read_in_parts(ask, control):
