@@ -9,19 +9,25 @@ import pytest
 
 from support.cluster import bound, devices_used, until
 from support.kube_process import Process
-from support.servers import find_free_port
+from support.servers import PostgresServer, find_free_port, running
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 DURATION_S = 4
 
 
+@pytest.fixture(scope="module")
+def postgres():
+    with running(PostgresServer) as server:
+        yield server
+
+
 @pytest.fixture
-def pair(cluster, tmp_path):
+def pair(cluster, tmp_path, postgres):
     """Two control planes that share a journal; not started."""
     config = f"""
 policy: clearway
 listen: 127.0.0.1:0
-database_url: sqlite:///{tmp_path}/journal.db
+database_url: {postgres.url(postgres.make_database())}
 kubernetes: {{lease: default/clearway, lease_duration: {DURATION_S}s}}
 """
     pair = [Process(cluster.kubeconfig, tmp_path, config, name=name) for name in ("first", "second")]

@@ -55,13 +55,14 @@ class Pods:
         self._lease: Lease | None = None
         self.set_queues(queues)
 
-    def lead(self, address: tuple[str, int], look: Callable[[], None]) -> None:
+    def lead(self, address: tuple[str, int], look: Callable[[], None]) -> bool:
         """Return when it is this control plane's turn to decide; until then requests to `address` are told who leads.
+        Whether it holds a Lease, so that whoever else writes must not.
 
         look: called now and then; what it raises ends the waiting. Raises InputError.
         """
         if not self._config.lease:
-            return
+            return False
         self._lease = Lease(self._config, f"{socket.gethostname()}_{secrets.token_hex(4)}")
         self.backend.may_write = self._lease.is_valid
         standby: list[Standby] = []
@@ -79,6 +80,7 @@ class Pods:
             for server in standby:
                 server.stop()
         _LOG.info("this control plane leads, as %s", self._lease.holder)
+        return True
 
     def check(self) -> None:
         """Raise what ended the lead, if anything has."""

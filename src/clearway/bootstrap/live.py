@@ -230,11 +230,13 @@ def start_control_plane(request: UpRequest, progress: Callable[[int, int], None]
         places.server.unlink(missing_ok=True)  # of one that was killed
         is_first_start = _make_token(places)
         site = config.site
-        store = open_store(database_url(places, config))
-        rehearse(policy, progress)
         pods = _make_pods(request, config, places)
-        if pods is not None:
-            pods.lead(config.address, lambda: progress(1, 1))
+        if config.lease:
+            rehearse(policy, progress)
+        leads = pods is not None and pods.lead(config.address, lambda: progress(1, 1))
+        store = open_store(database_url(places, config), take_over=leads)
+        if not config.lease:
+            rehearse(policy, progress)
         backend = _make_local(request, config, places) if pods is None else pods.backend
         make_kernel = Kernel if pods is None else pods.make_kernel
         kernel = make_kernel(policy, RuntimeHistory())

@@ -178,6 +178,14 @@ class ConfigModel(site_file.SiteModel):
         return self
 
     @pydantic.model_validator(mode="after")
+    def _check_lease(self) -> Self:
+        if self.kubernetes.lease and (self.database_url or "sqlite").startswith("sqlite"):
+            hint = "replicas share their journal: give postgresql://... or mariadb://..."
+            expected = "a database server with `lease`"
+            raise ParseError(expected=expected, found=self.database_url or NOTHING, hint=hint, field="database_url")
+        return self
+
+    @pydantic.model_validator(mode="after")
     def _check_address(self) -> Self:
         host, _ = parse_listen(self.listen)
         if self.tls is None and not is_loopback(host):

@@ -60,6 +60,10 @@ class Database(Protocol):
         """The one connection that may write. Raises StorageError where another process has it."""
         ...
 
+    def end_writer(self) -> None:
+        """Have the server end the connection of whoever writes, which is known to be no longer the one that should."""
+        ...
+
     def check(self, connection: Connection) -> None:
         """Raise StorageError unless commits are durable here, JournalError where the database finds itself damaged."""
         ...
@@ -179,6 +183,9 @@ class SqliteDatabase:
         if self.lock_fd < 0:
             self._lock()
         return self.writer.connect()
+
+    def end_writer(self) -> None:
+        """The lock of a file is given up by its process alone."""
 
     def _lock(self) -> None:
         """The lock file stays when the lock is let go: removing it would let two hold locks of one name."""
@@ -316,6 +323,14 @@ def _make_server_engines(url: URL, arguments: dict[str, Any]) -> tuple[Engine, E
     return writer, readers
 
 
+END_POSTGRES_WRITER: Final = sa.text(
+    "SELECT pg_terminate_backend(pid) FROM pg_locks"
+    " WHERE locktype = 'advisory' AND granted AND objsubid = 1"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    " AND ((CAST(classid AS bigint) << 32) | CAST(objid AS bigint)) = :lock"
+)
+
+
 class PostgresDatabase:
     """A PostgreSQL server."""
 
@@ -340,6 +355,10 @@ class PostgresDatabase:
             connection.close()
             refuse_second(self.label, "")
         return connection
+
+    def end_writer(self) -> None:
+        with self.engine.begin() as connection:
+            connection.execute(END_POSTGRES_WRITER, {"lock": self.LOCK})
 
     def check(self, connection: Connection) -> None:
         if connection.exec_driver_sql("SHOW fsync").scalar() != "on":
@@ -383,6 +402,12 @@ class MariaDatabase:
             connection.close()
             refuse_second(self.label, "")
         return connection
+
+    def end_writer(self) -> None:
+        with self.engine.begin() as connection:
+            holder = connection.execute(sa.text("SELECT IS_USED_LOCK(:name)"), {"name": self.lock}).scalar()
+            if holder is not None:
+                connection.exec_driver_sql(f"KILL {int(holder)}")
 
     def check(self, connection: Connection) -> None:
         value = connection.exec_driver_sql("SELECT @@innodb_flush_log_at_trx_commit").scalar()

@@ -9,6 +9,7 @@ flight was kept all the same, and then it is taken back: what an append that fai
 import contextlib
 import functools
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -38,6 +39,10 @@ from clearway.ports.storage import Changes, JournalError, StorageError
 from clearway.wire.codec import check_journal_header, make_journal_header
 
 HEAD_ID: Final = 1
+
+CUT_OFF_TRIES: Final = 40
+CUT_OFF_PAUSE_S: Final = 0.25
+"""A server ends a connection that does nothing at once, and one whose query runs within its own time limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,20 +270,37 @@ class SqlStore:
         self._database.close()
 
 
-def open_store(url: str, *, create: bool = True) -> SqlStore:
+def open_store(url: str, *, create: bool = True, take_over: bool = False) -> SqlStore:
     """Open for writing, as the only one; make what is missing if `create`.
 
+    take_over: it is known that whoever still writes must not (a Lease was taken from him): the server cuts him off.
     Raises InputError for a URL that cannot be used, MissingExtraError without its driver, StorageError where the
     database is not there or somebody else writes to it, JournalError for damage or another release's data.
     """
     database = find_database(url, create=create)
     store = SqlStore(database)
     try:
+        if take_over:
+            _cut_off(database)
         store.open(create=create)
     except BaseException:
         store.close()
         raise
     return store
+
+
+def _cut_off(database: Database) -> None:
+    """End the writer's connection, and wait until the lock is free. Raises StorageError."""
+    try:
+        database.end_writer()
+    except DRIVER_ERRORS as error:
+        explain_failure(database, "taking over", error)
+    for _ in range(CUT_OFF_TRIES):
+        try:
+            database.connect_writer().close()
+            return
+        except StorageError:
+            time.sleep(CUT_OFF_PAUSE_S)
 
 
 def open_reader(url: str) -> SqlReader:
