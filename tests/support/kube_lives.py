@@ -60,12 +60,25 @@ def live(kubeconfig, database):
         never.wait(LOOK_S)
 
 
-def main():
-    from clearway.bootstrap.rehearsal import rehearse
+def rehearse():
+    """Have compiled, or taken from the cache, what a life needs: nodes, a job that starts and one that waits."""
+    from clearway.kernel import Kernel
+    from clearway.model.cluster import DeviceGroup, NodeSpec
+    from clearway.model.events import Batch, JobStarted, JobSubmitted, NodeAdded
+    from clearway.model.jobs import JobSpec, Request
     from support.kube_scheduling import POLICY
 
+    kernel = Kernel(POLICY)
+    nodes = [NodeSpec(name=name, groups=(DeviceGroup(model="gpu", count=2),)) for name in ("n1", "n2")]
+    kernel.handle(Batch(0, tuple(NodeAdded(0, node) for node in nodes)))
+    jobs = [JobSpec(id=1, request=Request(devices=1), replicas=3), JobSpec(id=2, request=Request(devices=2))]
+    kernel.handle(Batch(1, tuple(JobSubmitted(1, job) for job in jobs)))
+    kernel.handle(JobStarted(2, 1, 1))
+
+
+def main():
     kubeconfig, database = sys.argv[1:]
-    rehearse(POLICY, lambda _, __: None)
+    rehearse()
     for _ in sys.stdin:
         pid = os.fork()
         if pid == 0:
