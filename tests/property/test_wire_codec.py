@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 from clearway.model.cluster import ClusterSpec, DeviceGroup, NodeSpec, TenantSpec
 from clearway.model.commands import Command
 from clearway.model.events import Batch, Event
-from clearway.model.jobs import Checkpoint, Elastic, JobSpec, Request
+from clearway.model.jobs import Checkpoint, Dependency, DependencyKind, Elastic, JobSpec, Request
 from clearway.model.plan import Plan
 from clearway.wire.codec import (
     decode_command,
@@ -67,6 +67,9 @@ def satisfy(cls, values):
     if cls is Request:
         share = values["share_milli"] % 1000 + 1
         values |= {"share_milli": share, "devices": abs(values["devices"]) if share == 1000 else 1}
+    if cls is Dependency:
+        delays = values["kind"] is DependencyKind.AFTER
+        values |= {"delay_ms": abs(values["delay_ms"]) if delays else 0}
     if cls is Elastic:
         low, high = sorted((values["replicas_min"] % 10_000 + 1, values["replicas_max"] % 10_000 + 1))
         values |= {"replicas_min": low, "replicas_max": high}

@@ -18,7 +18,6 @@ from clearway.model.jobs import (
     ArrayMember,
     Checkpoint,
     Dependency,
-    DependencyKind,
     DomainLevel,
     Elastic,
     JobKind,
@@ -27,6 +26,7 @@ from clearway.model.jobs import (
     Request,
 )
 from clearway.policies.orders import Fifo, Shortest
+from clearway.wire.dependencies import parse_slurm_dependencies
 from clearway.wire.units import parse_duration, parse_memory
 
 DEPTHS = {"fifo": 0, "first-fit": 0, "easy": 1, "srpt": 0, "conservative": 1_000}
@@ -77,8 +77,8 @@ def make_policy(name: str, options: dict[str, str]) -> Policy:
 def make_job(job: JobId, options: dict[str, str], now_ms: int = 0) -> JobSpec:
     """A job: gpus (whole, or a share below 1), replicas, model, memory (of a device), cpus, ram, fabric, nodes,
     without, exclusive, within, limit, estimate, priority, queue, tenant, kind, name, held, begin (from now), after
-    (`afterok:1`, several with `,`), array (`ID%MAX`), elastic (`1-4`), checkpoint (interval), suspendable, fixed (not
-    preemptible)."""
+    (`afterok:1`, `after:1+5`, `afterok:1_3`, several with `,` or `?`), array (`ID%MAX`), elastic (`1-4`), checkpoint
+    (interval), suspendable, fixed (not preemptible)."""
     gpus = whole_milli(options.get("gpus", "1")) or 0
     request = Request(
         devices=1 if 0 < gpus < 1000 else gpus // 1000,
@@ -109,6 +109,7 @@ def make_job(job: JobId, options: dict[str, str], now_ms: int = 0) -> JobSpec:
         suspendable="suspendable" in options,
         held="held" in options,
         dependencies=_dependencies(options.get("after")),
+        depends_on_any="?" in options.get("after", ""),
         array=_array(options.get("array"), job),
         not_before_ms=now_ms + parse_duration(options["begin"]) if "begin" in options else None,
     )
@@ -126,11 +127,8 @@ def _elastic(text: str | None) -> Elastic | None:
 
 
 def _dependencies(text: str | None) -> tuple[Dependency, ...]:
-    found = []
-    for part in text.split(",") if text else []:
-        kind, _, job = part.partition(":")
-        found.append(Dependency(kind=DependencyKind(kind), job=JobId(int(job)) if job else None))
-    return tuple(found)
+    requests = parse_slurm_dependencies(text) if text else ()
+    return tuple(request.on(JobId(request.target) if request.target else None) for request in requests)
 
 
 def _array(text: str | None, job: JobId) -> ArrayMember | None:

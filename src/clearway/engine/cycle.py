@@ -27,6 +27,7 @@ from clearway.engine.rows import KIND_NUMBERS
 from clearway.engine.scan import (
     AT_DEVICES,
     AT_LOOKED,
+    AT_MOVED,
     AT_NODES,
     AT_POSITION,
     AT_RESERVED_MS,
@@ -162,9 +163,17 @@ class Planner:
         if self._touches_running:
             # One cycle makes room for a few jobs only: after each that moved something, the next event brings another.
             state.order_shrank = any(isinstance(move, Start) for move in moves)
+        if started and self.progress[AT_MOVED]:
+            self._look_again(moves)
         if not moves and not self.was_cut:
             return self._empty_plan(self.wake_ms())
         return Plan(state.version, tuple(moves), self.was_cut, self.wake_ms())
+
+    def _look_again(self, moves: list[Move]) -> None:
+        """With what this plan starts, other reservations would be made, behind which other jobs may start: everything
+        is looked at once more, at once if a start came of it."""
+        self.state.capacity_grew = True
+        self.state.waiting_changed = any(isinstance(move, Start) for move in moves)
 
     def _empty_plan(self, wake_ms: int | None) -> Plan:
         """A plan that does nothing, for any state; the last one again if it can be, for it is the most usual."""

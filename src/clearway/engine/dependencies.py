@@ -1,7 +1,8 @@
 """What must happen before a job may be considered at all: other jobs, its array's limit, a time, a release.
 
 Bounds: the outcomes of the last OUTCOMES_MAX ended jobs are remembered; a dependency on an older one counts as never
-to be satisfied, as Slurm does with jobs that it has purged.
+to be satisfied, as Slurm does with jobs that it has purged. Of the last SINCE_MAX of them it is also known when they
+started; a delay after an older one counts as over.
 """
 
 from collections import Counter, OrderedDict
@@ -9,11 +10,14 @@ from typing import Final
 
 from clearway.engine.arrays import ArraySlots
 from clearway.model.ids import JobId
-from clearway.model.jobs import Dependency, DependencyKind, JobSpec, Outcome
+from clearway.model.jobs import ArrayMember, Dependency, DependencyKind, JobSpec, Outcome
 from clearway.model.plan import ReasonCode
 
 OUTCOMES_MAX: Final = 1 << 20
 """A million ended jobs: months of a large site, about 100 MB at the very most."""
+
+SINCE_MAX: Final = 1 << 16
+"""Ended jobs whose start is remembered: delays are minutes or hours, in which no site ends so many."""
 
 
 def is_satisfied(kind: DependencyKind, outcome: Outcome) -> bool:
@@ -28,20 +32,26 @@ class Dependencies:
 
     def __init__(self) -> None:
         self.outcomes: OrderedDict[JobId, Outcome] = OrderedDict()
-        self._started: set[JobId] = set()
+        self._started: dict[JobId, int] = {}
+        self._since: OrderedDict[JobId, int] = OrderedDict()
         self._waiting_for: dict[JobId, list[JobId]] = {}
         self._rivals: dict[JobId, list[JobId]] = {}
         self._singletons: dict[tuple[str, str], list[JobId]] = {}
         self._active: dict[JobId, tuple[str, str]] = {}
         self._active_by_name: Counter[tuple[str, str]] = Counter()
+        self._early: dict[tuple[JobId, int], list[JobId]] = {}
         self._members: dict[JobId, dict[int, JobId]] = {}
         self.arrays = ArraySlots()
 
     def targets(self, spec: JobSpec, dependency: Dependency) -> tuple[JobId, ...]:
-        """The jobs that a dependency means: all tasks of an array that is named by its number, the task of the same
-        index for `aftercorr`. For a task of that array it is the job of that number alone."""
+        """The jobs that a dependency means: all tasks of an array that is named by its number, one where its index is
+        given, the task of the same index for `aftercorr`. For a task of that array its number is one job alone. Empty
+        where the array is not known, or has no such task."""
         assert dependency.job is not None
         members = self._members.get(dependency.job)
+        if dependency.task is not None:
+            task = (members or {}).get(dependency.task)
+            return () if task is None else (task,)
         if members is None or (spec.array is not None and spec.array.array == dependency.job):
             return (dependency.job,)
         if dependency.kind is DependencyKind.AFTER_CORRESPONDING and spec.array is not None:
@@ -54,10 +64,14 @@ class Dependencies:
         """A job was accepted. rivals: for a singleton, the earlier jobs of its user and name that have not ended."""
         if spec.array is not None:
             self._members.setdefault(spec.array.array, {})[spec.array.index] = spec.id
+            self._note_early(spec.id, spec.array)
         for dependency in spec.dependencies:
             if dependency.job is not None:
-                for target in self.targets(spec, dependency):
+                targets = self.targets(spec, dependency)
+                for target in targets:
                     self._waiting_for.setdefault(target, []).append(spec.id)
+                if not targets and dependency.task is not None:
+                    self._early.setdefault((dependency.job, dependency.task), []).append(spec.id)
             else:
                 self._singletons.setdefault((spec.user, spec.name), []).append(spec.id)
         if rivals:
@@ -65,39 +79,73 @@ class Dependencies:
             for rival in rivals:
                 self._waiting_for.setdefault(rival, []).append(spec.id)
 
+    def _note_early(self, job: JobId, member: ArrayMember) -> None:
+        """A task is accepted: jobs that came before it may wait for it, or for its array, by number."""
+        early = self._early.pop((member.array, member.index), [])
+        if job != member.array:
+            early = [*early, *self._waiting_for.get(member.array, ())]
+        if early:
+            self._waiting_for.setdefault(job, []).extend(early)
+
     def reason(self, spec: JobSpec, now_ms: int) -> ReasonCode | None:
         """Why the job may not be considered now (holds are the caller's matter), None if it may."""
-        for dependency in spec.dependencies:
-            code = self.dependency_reason(spec, dependency)
+        codes = [self.dependency_reason(spec, dependency, now_ms) for dependency in spec.dependencies]
+        if spec.depends_on_any and None in codes:
+            codes = []
+        elif spec.depends_on_any and ReasonCode.DEPENDENCY in codes:
+            return ReasonCode.DEPENDENCY
+        for code in codes:
             if code is not None:
                 return code
         if spec.not_before_ms is not None and now_ms < spec.not_before_ms:
             return ReasonCode.BEGIN_TIME
         return ReasonCode.ARRAY_LIMIT if self.arrays.is_full_for(spec) else None
 
-    def dependency_reason(self, spec: JobSpec, dependency: Dependency) -> ReasonCode | None:
+    def due_ms(self, spec: JobSpec, now_ms: int) -> int | None:
+        """When the first delay after a job that has started is over; None where none is running."""
+        times = [
+            since + dependency.delay_ms
+            for dependency in spec.dependencies
+            if dependency.delay_ms
+            for job in self.targets(spec, dependency)
+            if (since := self.since_ms(job)) is not None
+        ]
+        return min((time for time in times if time > now_ms), default=None)
+
+    def since_ms(self, job: JobId) -> int | None:
+        """When the job started, or ended without a start; None where it did neither, or ended long ago."""
+        return self._started.get(job, self._since.get(job))
+
+    def dependency_reason(self, spec: JobSpec, dependency: Dependency, now_ms: int) -> ReasonCode | None:
         """Why one dependency of a job is not satisfied, None if it is."""
         if dependency.job is None:
             name = spec.user, spec.name
             others = self._active_by_name[name] - (spec.id in self._active)
             return ReasonCode.DEPENDENCY if others or self._rivals.get(spec.id) else None
-        codes = [self._target_reason(dependency.kind, job) for job in self.targets(spec, dependency)]
+        targets = self.targets(spec, dependency)
+        if not targets:
+            return ReasonCode.DEPENDENCY
+        codes = [self._target_reason(dependency, job, now_ms) for job in targets]
         if dependency.kind is DependencyKind.AFTER_NOT_OK and None in codes:  # all must have ended, one of them badly
             return ReasonCode.DEPENDENCY if ReasonCode.DEPENDENCY in codes else None
         if ReasonCode.DEPENDENCY_NEVER in codes and dependency.kind is not DependencyKind.AFTER_NOT_OK:
             return ReasonCode.DEPENDENCY_NEVER
         return next((code for code in (ReasonCode.DEPENDENCY, ReasonCode.DEPENDENCY_NEVER) if code in codes), None)
 
-    def _target_reason(self, kind: DependencyKind, job: JobId) -> ReasonCode | None:
+    def _target_reason(self, dependency: Dependency, job: JobId, now_ms: int) -> ReasonCode | None:
         outcome = self.outcomes.get(job)
-        if outcome is not None:
-            return None if is_satisfied(kind, outcome) else ReasonCode.DEPENDENCY_NEVER
-        return None if kind is DependencyKind.AFTER and job in self._started else ReasonCode.DEPENDENCY
+        if outcome is not None and not is_satisfied(dependency.kind, outcome):
+            return ReasonCode.DEPENDENCY_NEVER
+        is_over = outcome is not None or (dependency.kind is DependencyKind.AFTER and job in self._started)
+        since_ms = self.since_ms(job) if dependency.delay_ms else None
+        if since_ms is not None and now_ms < since_ms + dependency.delay_ms:
+            return ReasonCode.DEPENDENCY
+        return None if is_over else ReasonCode.DEPENDENCY
 
-    def note_start(self, spec: JobSpec) -> tuple[JobId, ...]:
+    def note_start(self, spec: JobSpec, now_ms: int) -> tuple[JobId, ...]:
         """A job got devices; returns the jobs worth looking at again: those that waited for its start, and singletons
         of its name, which now must wait."""
-        self._started.add(spec.id)
+        self._started.setdefault(spec.id, now_ms)
         name = spec.user, spec.name
         if spec.id not in self._active:
             self._active[spec.id] = name
@@ -122,12 +170,14 @@ class Dependencies:
             del self._active_by_name[name]
         return tuple(self._singletons[name]) if name in self._singletons else ()
 
-    def note_end(self, spec: JobSpec, outcome: Outcome) -> tuple[JobId, ...]:
+    def note_end(self, spec: JobSpec, outcome: Outcome, now_ms: int) -> tuple[JobId, ...]:
         """A job ended; returns the jobs worth looking at again, in order."""
         self.outcomes[spec.id] = outcome
         if len(self.outcomes) > OUTCOMES_MAX:
             self._members.pop(self.outcomes.popitem(last=False)[0], None)
-        self._started.discard(spec.id)
+        self._since[spec.id] = self._started.pop(spec.id, now_ms)
+        if len(self._since) > SINCE_MAX:
+            self._since.popitem(last=False)
         if not (self._waiting_for or self._singletons or self._rivals) and spec.array is None:
             self._deactivate(spec)
             return ()
@@ -161,11 +211,12 @@ class Dependencies:
         """An independent copy."""
         other = Dependencies()
         other.outcomes = self.outcomes.copy()
-        other._started = set(self._started)
+        other._started, other._since = self._started.copy(), self._since.copy()
         other._members = {array: dict(members) for array, members in self._members.items()}
         other._singletons = {name: list(jobs) for name, jobs in self._singletons.items()}
         other._active, other._active_by_name = dict(self._active), self._active_by_name.copy()
         other._waiting_for = {job: list(jobs) for job, jobs in self._waiting_for.items()}
+        other._early = {task: list(jobs) for task, jobs in self._early.items()}
         other._rivals = {job: list(jobs) for job, jobs in self._rivals.items()}
         other.arrays = self.arrays.copy()
         return other

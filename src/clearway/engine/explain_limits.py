@@ -1,5 +1,7 @@
 """Why a job may not start whatever is free: what its user asked, limits of queues, quotas of tenants, headroom."""
 
+from dataclasses import replace
+
 from clearway.engine.cycle import PROTECTED_KINDS
 from clearway.engine.explain_room import DEVICES_GIVEN_BACK, Finding, make_finding
 from clearway.engine.lifecycle import HOLDING, WAITING
@@ -43,10 +45,7 @@ def find_blocks(state: ClusterState, record: JobRecord) -> list[Finding]:
         fix = f"release job {spec.id}"
         text = record.held_because or "its user holds it"
         found.append(make_finding(record.held_as, text, fix=fix, helped_by=(JobReleased.__name__,)))
-    for dependency in spec.dependencies:
-        finding = _find_dependency(state, record, dependency)
-        if finding is not None:
-            found.append(finding)
+    found.extend(_find_dependencies(state, record))
     if spec.not_before_ms is not None and state.now_ms < spec.not_before_ms:
         text = f"is not to begin before {time_in_words(spec.not_before_ms - state.now_ms)} from now"
         found.append(make_finding(ReasonCode.BEGIN_TIME, text, helped_by=(TimerFired.__name__,)))
@@ -55,14 +54,39 @@ def find_blocks(state: ClusterState, record: JobRecord) -> list[Finding]:
     return found
 
 
+def _find_dependencies(state: ClusterState, record: JobRecord) -> list[Finding]:
+    """What each dependency that is not satisfied waits for. Where one is enough: none when one is, else those that may
+    still come true."""
+    spec = record.spec
+    found = [_find_dependency(state, record, dependency) for dependency in spec.dependencies]
+    open_ones = [finding for finding in found if finding is not None]
+    if not spec.depends_on_any or not open_ones:
+        return open_ones
+    if len(open_ones) < len(found):
+        return []
+    possible = [one for one in open_ones if one.reason.code is not ReasonCode.DEPENDENCY_NEVER]
+    if not possible:
+        return open_ones
+    return [
+        replace(one, reason=replace(one.reason, message=f"{one.reason.message}; one of its dependencies is enough"))
+        for one in possible
+    ]
+
+
 def _find_dependency(state: ClusterState, record: JobRecord, dependency: Dependency) -> Finding | None:
     """Why a dependency is not satisfied, None when it is."""
     if dependency.job is None:
         return _find_singleton(state, record)
     targets = state.dependencies.targets(record.spec, dependency)
+    if not targets:
+        assert dependency.job is not None
+        text = f"waits for task {dependency.task} of array {dependency.job}, which is not known"
+        return make_finding(ReasonCode.DEPENDENCY, text, fix=_without_dependency(dependency.job))
     if len(targets) > 1:
         return _find_array(state, record, dependency, targets)
     kind, job = dependency.kind, targets[0]
+    if dependency.delay_ms and (since_ms := state.dependencies.since_ms(job)) is not None:
+        return _find_delay(state, dependency, job, since_ms + dependency.delay_ms)
     outcome = state.dependencies.outcomes.get(job)
     if outcome is None and job in state.jobs:
         if kind is DependencyKind.AFTER and state.jobs[job].generation > 0:
@@ -80,10 +104,19 @@ def _find_dependency(state: ClusterState, record: JobRecord, dependency: Depende
     return make_finding(ReasonCode.DEPENDENCY_NEVER, text, fix=_without_dependency(job))
 
 
+def _find_delay(state: ClusterState, dependency: Dependency, job: JobId, due_ms: int) -> Finding | None:
+    """The delay after a job that has started; None when it is over."""
+    if state.now_ms >= due_ms:
+        return None
+    delay, left = time_in_words(dependency.delay_ms), time_in_words(due_ms - state.now_ms)
+    text = f"waits until {delay} after job {job} started, {left} from now"
+    return make_finding(ReasonCode.DEPENDENCY, text, helped_by=(TimerFired.__name__,))
+
+
 def _find_array(
     state: ClusterState, record: JobRecord, dependency: Dependency, tasks: tuple[JobId, ...]
 ) -> Finding | None:
-    code, kind = state.dependencies.dependency_reason(record.spec, dependency), dependency.kind
+    code, kind = state.dependencies.dependency_reason(record.spec, dependency, state.now_ms), dependency.kind
     assert dependency.job is not None
     if code is ReasonCode.DEPENDENCY:
         missing = tuple(job for job in tasks if job in state.jobs)

@@ -158,11 +158,18 @@ class Lifecycle:
         else:
             record.phase = PHASE_BLOCKED
             state.rows.table[JOB_REASON, record.row] = REASONS.index(reason)
-            if reason is ReasonCode.BEGIN_TIME and spec.not_before_ms is not None:
-                heappush(state.timers, (spec.not_before_ms, spec.id))
+            due_ms = self._due_ms(spec, reason)
+            if due_ms is not None:
+                heappush(state.timers, (due_ms, spec.id))
         state.rows.table[JOB_PHASE, record.row] = record.phase
         if spec.array is not None:
             self.look_again(state.dependencies.arrays.note(spec, reason))
+
+    def _due_ms(self, spec: JobSpec, reason: ReasonCode) -> int | None:
+        """When time alone may end the block; None where it cannot."""
+        if reason is ReasonCode.DEPENDENCY:
+            return self.state.dependencies.due_ms(spec, self.state.now_ms)
+        return spec.not_before_ms if reason is ReasonCode.BEGIN_TIME else None
 
     def look_again(self, jobs: tuple[JobId, ...]) -> None:
         """Unblock those of the jobs that nothing blocks any more, block those that wait and no longer may, and give
@@ -315,7 +322,7 @@ class Lifecycle:
             state.unclaim(row)
         del state.jobs[spec.id], state.by_row[row]
         state.rows.give_back(row)
-        again = state.dependencies.note_end(spec, outcome)
+        again = state.dependencies.note_end(spec, outcome, state.now_ms)
         if again:
             self.look_again(again)
 
@@ -415,7 +422,7 @@ class Lifecycle:
         record.generation = generation
         record.phase = PHASE_STARTING
         record.suspended = False
-        again = state.dependencies.note_start(record.spec)
+        again = state.dependencies.note_start(record.spec, state.now_ms)
         if again:
             self.look_again(again)
 

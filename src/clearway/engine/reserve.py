@@ -73,6 +73,10 @@ OVERDUE_MIN_MS: Final = 60_000
 WALK_MAX: Final = 1 << 20
 """Events walked for one reservation before it is given up: a bound, far above what a real cluster has running."""
 
+DIGEST_PRIME: Final = (1 << 40) - 87
+DIGEST_FACTOR: Final = 1_000_003
+"""Of `reserved_digest`: their product and a time together stay below 2⁶³."""
+
 
 @compiled_inside
 def load_present(box: Box) -> int:
@@ -383,3 +387,17 @@ def clear_reservations(box: Box) -> None:
     for index in range(box.meta[META_RESERVATIONS]):
         drop_links(box, box.res[RES_LINK, index])
     box.meta[META_RESERVATIONS] = 0
+
+
+@compiled_inside
+def reserved_digest(box: Box) -> int:
+    """One number of all reservations: when they begin, and on which pools how many replicas are to go."""
+    digest = 0
+    for index in range(box.meta[META_RESERVATIONS]):
+        digest = (digest * DIGEST_FACTOR + box.res[RES_START, index]) % DIGEST_PRIME
+        link = box.res[RES_LINK, index]
+        while link != NONE:
+            digest = (digest * DIGEST_FACTOR + box.links[LINK_POOL, link]) % DIGEST_PRIME
+            digest = (digest * DIGEST_FACTOR + box.links[LINK_COUNT, link]) % DIGEST_PRIME
+            link = box.links[LINK_NEXT, link]
+    return digest

@@ -15,6 +15,8 @@ from clearway.engine.box import (
     META_RESERVATIONS,
     META_RUNNING,
     RES_BESIDE,
+    RES_BY_START,
+    RES_JOB,
     RES_START,
     RES_TOTAL,
     Box,
@@ -45,7 +47,7 @@ from clearway.engine.reasons import (
     REASON_RESOURCES,
     REASON_TOPOLOGY,
 )
-from clearway.engine.reserve import clear_reservations, postpone_overdue, reserve
+from clearway.engine.reserve import clear_reservations, postpone_overdue, reserve, reserved_digest
 from clearway.engine.tables import (
     CLASS_CPU,
     CLASS_DEVICES,
@@ -96,7 +98,9 @@ AT_LOOKED: Final = 5
 AT_RESERVING: Final = 6  # reservations that were tried
 AT_RESERVED_MS: Final = 7  # when the first reservation begins; FOREVER_MS = there is none
 AT_LISTED: Final = 8  # started jobs that are in the list of running ones; the others are not needed there yet
-PROGRESS: Final = 9
+AT_OUTLASTING: Final = 9  # 1 = a job started that is expected to run when a reservation begins
+AT_MOVED: Final = 10  # 1 = with what has started, other reservations would be made now
+PROGRESS: Final = 11
 
 RESERVE_SPARE: Final = 8
 """Tries beyond the depth: a job for which no start can be foretold (nobody knows when others end) gets no reservation,
@@ -252,6 +256,8 @@ def start(
     end_ms = planned_end(box, row, settings[SET_NOW], replicas)
     hold_unlisted(box, row, settings[SET_NOW], end_ms, nodes, devices)
     charge_started(box, row, nodes, devices, end_ms)
+    if first_reserved_ms(box) < end_ms:
+        progress[AT_OUTLASTING] = 1
     index = progress[AT_STARTED]
     out[OUT_ROW, index] = row
     out[OUT_POSITION, index] = position
@@ -393,12 +399,49 @@ def pass_over(box: Box, order: np.ndarray, position: int, most: int, settings: n
 
 
 @compiled_inside
-def make_reservation(box: Box, row: int, settings: np.ndarray, progress: np.ndarray, out: np.ndarray) -> None:
-    """Reserve devices for a job that cannot start now."""
+def make_reservation(box: Box, row: int, settings: np.ndarray, progress: np.ndarray, out: np.ndarray) -> bool:
+    """Reserve devices for a job that cannot start now; False if nobody knows when it can."""
     list_started(box, progress, out)
     progress[AT_RESERVING] += 1
-    replicas = box.jobs[JOB_REPLICAS, row] if settings[SET_ELASTIC] == 0 else box.jobs[JOB_REPLICAS_MIN, row]
-    reserve(box, row, replicas, settings[SET_NOW], planned_end(box, row, 0, replicas))
+    replicas = least_replicas(box, row, settings)
+    return reserve(box, row, replicas, settings[SET_NOW], planned_end(box, row, 0, replicas))
+
+
+@compiled_inline
+def least_replicas(box: Box, row: int, settings: np.ndarray) -> int:
+    """The fewest replicas with which the job may start under this policy."""
+    return box.jobs[JOB_REPLICAS_MIN, row] if settings[SET_ELASTIC] == 1 else box.jobs[JOB_REPLICAS, row]
+
+
+@compiled_inside
+def first_reserved_ms(box: Box) -> int:
+    """When the first reservation begins; FOREVER_MS if there is none."""
+    return box.res[RES_START, box.res[RES_BY_START, 0]] if box.meta[META_RESERVATIONS] > 0 else FOREVER_MS
+
+
+@compiled_inside
+def would_move(box: Box, settings: np.ndarray, progress: np.ndarray, out: np.ndarray) -> bool:
+    """Whether a scan made now, with what this one started, would make other reservations, behind which other jobs may
+    start: a limit now forbids what had one, or a job that outlasts its start left it other pools to choose from.
+
+    In the second case they are made again here. What ends before a reservation begins changes nothing about it.
+    """
+    for index in range(box.meta[META_RESERVATIONS]):
+        row = box.res[RES_JOB, index]
+        milli = least_replicas(box, row, settings) * class_milli(box, box.jobs[JOB_CLASS, row])
+        if refused_by_limits(box, row, settings, milli) != PLACED:
+            return True
+    if progress[AT_OUTLASTING] == 0:
+        return False
+    list_started(box, progress, out)
+    count = box.meta[META_RESERVATIONS]
+    before = reserved_digest(box)
+    clear_reservations(box)
+    for index in range(count):
+        row = box.res[RES_JOB, index]
+        if box.meta[META_LINKS_LEFT] <= box.meta[META_POOLS] or not make_reservation(box, row, settings, progress, out):
+            return True
+    return reserved_digest(box) != before
 
 
 @compiled_inside
@@ -485,10 +528,8 @@ def scan_entry(
     progress[AT_STATUS] = status
     if status == STATUS_ROOM:
         return
-    first_ms = FOREVER_MS
-    for index in range(box.meta[META_RESERVATIONS]):
-        first_ms = min(first_ms, box.res[RES_START, index])
-    progress[AT_RESERVED_MS] = first_ms
+    progress[AT_MOVED] = progress[AT_STARTED] > 0 and would_move(box, settings, progress, out)
+    progress[AT_RESERVED_MS] = first_reserved_ms(box)
     if settings[SET_KEEP] == 0:
         undo(box, out, progress[AT_STARTED], progress[AT_LISTED], out_nodes, out_devices)
     else:

@@ -13,7 +13,7 @@ from clearway.engine.tables import NONE
 from clearway.model.cluster import QueueSpec, TenantSpec
 from clearway.model.errors import InputError
 from clearway.model.ids import ROOT_TENANT, JobId, QueueName, TenantName
-from clearway.model.jobs import ArrayMember, Dependency, JobSpec
+from clearway.model.jobs import ArrayMember, JobSpec
 from clearway.model.units import MILLI, MINUTE_MS
 from clearway.ports.control import PROVISIONAL_ID, Submission
 
@@ -46,7 +46,7 @@ def _numbered(job: JobSpec, numbers: dict[int, JobId]) -> JobSpec:
         return numbers[number]
 
     dependencies = tuple(
-        dependency if dependency.job is None else Dependency(kind=dependency.kind, job=real(dependency.job, "a number"))
+        dependency if dependency.job is None else replace(dependency, job=real(dependency.job, "a number"))
         for dependency in job.dependencies
     )
     array = job.array

@@ -143,10 +143,20 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependency:
-    """`job` must have started, ended, succeeded or failed first (by `kind`). For SINGLETON `job` is None."""
+    """`job` must have started, ended, succeeded or failed first (by `kind`). For SINGLETON `job` is None.
+
+    task: only the task of this index, of the array `job`; None = the job, or all tasks of the array. delay_ms: for
+    AFTER, so long ago: since it started, or ended without a start.
+    """
 
     kind: DependencyKind
     job: JobId | None = None
+    task: int | None = None
+    delay_ms: int = 0
+
+    def __post_init__(self) -> None:
+        assert self.delay_ms >= 0
+        assert self.delay_ms == 0 or self.kind is DependencyKind.AFTER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +176,7 @@ class JobSpec:
     """One accepted job. Times in milliseconds.
 
     limit_ms: killed after this run time (None = never). estimate_ms: the user's own guess, used for planning only.
+    depends_on_any: one of its dependencies is enough.
     priority: higher first, within its queue's priority. not_before_ms / deadline_ms: absolute times.
     latency_target_ms: for tasks and services, the start latency that its user was promised (report only).
     requeue: whether it may run again after a run that was lost; if not, it is never preempted, and the loss is its end.
@@ -192,6 +203,7 @@ class JobSpec:
     suspendable: bool = False
     held: bool = False
     dependencies: tuple[Dependency, ...] = ()
+    depends_on_any: bool = False
     array: ArrayMember | None = None
     not_before_ms: int | None = None
     deadline_ms: int | None = None

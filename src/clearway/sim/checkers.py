@@ -238,6 +238,7 @@ class ShadowCluster:
         self._release(job)
         job.phase = Phase.ENDED
         job.outcome = outcome
+        job.since_ms = self.now_ms if job.since_ms is None else job.since_ms
 
     def _release(self, job: ShadowJob) -> None:
         self.books.book(job.spec.id, None, None)
@@ -276,6 +277,7 @@ class ShadowCluster:
         job.allocation = command.allocation
         job.phase = Phase.STARTING
         job.has_started = True
+        job.since_ms = self.now_ms if job.since_ms is None else job.since_ms
         self._hold(job, command.allocation)
 
     def _judge_stop(self, command: Stop) -> None:

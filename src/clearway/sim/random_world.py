@@ -90,6 +90,8 @@ def make_world(seed: int) -> World:
     cluster = ClusterSpec(nodes=_nodes(streams[0]))
     tenants = _tenants(streams[1], cluster.device_count)
     jobs = _jobs(streams[2], [tenant.name for tenant in tenants] or [ROOT_TENANT])
+    if seed % 4 == 1:  # the other worlds are as they were before there were such dependencies
+        jobs = _with_rarer_dependencies(np.random.default_rng([seed, 6]), jobs)
     return World(
         seed=seed,
         workload=Workload(f"random-{seed}", jobs),
@@ -298,6 +300,28 @@ def _dependencies(draw: Draw, number: JobId) -> tuple[Dependency, ...]:
     kind = _pick(draw, tuple(DependencyKind))
     job = None if kind is DependencyKind.SINGLETON else JobId(_between(draw, 1, number - 1))
     return (Dependency(kind=kind, job=job),)
+
+
+def _with_rarer_dependencies(draw: Draw, jobs: list[TraceJob]) -> list[TraceJob]:
+    """The jobs, some of which wait for any of several, for a time after a start, or for one task of an array."""
+    return [replace(job, spec=_wait_rarely(draw, job.spec, jobs)) if _chance(draw, 0.25) else job for job in jobs]
+
+
+def _wait_rarely(draw: Draw, spec: JobSpec, jobs: list[TraceJob]) -> JobSpec:
+    members = [job.spec.array for job in jobs if job.spec.array is not None and job.spec.id != spec.id]
+    wanted: list[Dependency] = []
+    for _ in range(_between(draw, 1, 3)):
+        other = _pick(draw, jobs).spec.id
+        if other == spec.id:
+            continue
+        kind = _pick(draw, (DependencyKind.AFTER, DependencyKind.AFTER_ANY, DependencyKind.AFTER_NOT_OK))
+        delay_ms = _time_ms(draw, 5 * MINUTE_MS) if kind is DependencyKind.AFTER and _chance(draw, 0.7) else 0
+        if members and _chance(draw, 0.5):
+            member = _pick(draw, members)
+            wanted.append(Dependency(kind=kind, job=member.array, task=member.index, delay_ms=delay_ms))
+        else:
+            wanted.append(Dependency(kind=kind, job=other, delay_ms=delay_ms))
+    return replace(spec, dependencies=tuple(wanted), depends_on_any=_chance(draw, 0.5))
 
 
 # --- what happens besides ---------------------------------------------------------------------------------------------

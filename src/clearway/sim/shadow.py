@@ -32,7 +32,8 @@ HOLDING = frozenset((Phase.STARTING, Phase.RUNNING, Phase.MOVING, Phase.LEAVING)
 
 @dataclass(slots=True)
 class ShadowJob:
-    """One job. allocation: what it holds. target: what it will hold when a resize or migration is done."""
+    """One job. allocation: what it holds. target: what it will hold when a resize or migration is done. since_ms: when
+    it first started, or ended without a start."""
 
     spec: JobSpec
     is_held: bool
@@ -42,6 +43,7 @@ class ShadowJob:
     target: Allocation | None = None
     is_cancelled: bool = False
     has_started: bool = False
+    since_ms: int | None = None
     outcome: Outcome | None = None
 
     @property

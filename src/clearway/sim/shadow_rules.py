@@ -25,29 +25,31 @@ def find_reason_to_wait(books: Books, job: ShadowJob, now_ms: int) -> str:
         return "it was cancelled"
     if spec.not_before_ms is not None and now_ms < spec.not_before_ms:
         return f"it must not before {spec.not_before_ms} ms"
-    for dependency in spec.dependencies:
-        if not _is_met(books, spec, dependency):
-            return f"it depends on {dependency}"
+    unmet = [dependency for dependency in spec.dependencies if not _is_met(books, spec, dependency, now_ms)]
+    if unmet and not (spec.depends_on_any and len(unmet) < len(spec.dependencies)):
+        return f"it depends on {unmet[0]}"
     return _array_reason(books, spec)
 
 
-def _is_met(books: Books, spec: JobSpec, dependency: Dependency) -> bool:
+def _is_met(books: Books, spec: JobSpec, dependency: Dependency, now_ms: int) -> bool:
     if dependency.job is None:
         return not any(_is_before_in_line(spec, other) for other in books.jobs.values())
     array = [job for job in books.jobs.values() if job.spec.array and job.spec.array.array == dependency.job]
-    if not array or (spec.array and spec.array.array == dependency.job):
+    if dependency.task is not None:
+        array = [job for job in array if job.spec.array and job.spec.array.index == dependency.task]
+    elif not array or (spec.array and spec.array.array == dependency.job):
         array = [job for job in (books.jobs.get(dependency.job),) if job is not None]
     if dependency.kind is DependencyKind.AFTER_CORRESPONDING and spec.array:
         array = [job for job in array if job.spec.array and job.spec.array.index == spec.array.index] or array
     if dependency.kind is DependencyKind.AFTER_NOT_OK:
         ended = all(job.outcome is not None for job in array)
         return bool(array) and ended and any(job.outcome is not Outcome.COMPLETED for job in array)
-    return bool(array) and all(_is_met_by(job, dependency) for job in array)
+    return bool(array) and all(_is_met_by(job, dependency, now_ms) for job in array)
 
 
-def _is_met_by(other: ShadowJob, dependency: Dependency) -> bool:
+def _is_met_by(other: ShadowJob, dependency: Dependency, now_ms: int) -> bool:
     if dependency.kind is DependencyKind.AFTER:
-        return other.has_started or other.outcome is not None
+        return other.since_ms is not None and now_ms >= other.since_ms + dependency.delay_ms
     if dependency.kind is DependencyKind.AFTER_ANY:
         return other.outcome is not None
     return other.outcome is Outcome.COMPLETED

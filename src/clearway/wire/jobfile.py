@@ -188,14 +188,16 @@ def _plan_dependencies(index: int, entries: Entries, numbers: list[_Numbers], na
     for request in entries[index][1].depends_on:
         if not isinstance(request.target, str):
             job = None if request.target is None else JobId(request.target)
-            fixed.append(Dependency(kind=request.kind, job=job))
+            fixed.append(request.on(job))
             continue
         target = numbers[named[request.target][0]]
-        if request.kind == DependencyKind.AFTER_CORRESPONDING:
+        if request.is_any:  # all tasks of an array together are one of what is enough
+            fixed.append(request.on(JobId(target.first)))
+        elif request.kind == DependencyKind.AFTER_CORRESPONDING:
             paired.append(target.first)
         else:
             members = range(target.first, target.first + target.count)
-            fixed.extend(Dependency(kind=request.kind, job=JobId(member)) for member in members)
+            fixed.extend(request.on(JobId(member)) for member in members)
     shared = tuple(fixed)
     if not paired:
         return lambda _member: shared
@@ -235,6 +237,7 @@ def _make_jobs(model: JobModel, numbers: _Numbers, wanted: Wanted, user: str) ->
             suspendable=model.suspendable,
             held=model.hold,
             dependencies=wanted(member),
+            depends_on_any=any(request.is_any for request in model.depends_on),
             array=make_array_member(numbers.first, numbers.indices, member, model.array.parallel_max)
             if model.array
             else None,

@@ -193,6 +193,7 @@ def _make_job(
         requeue=not options.get("no-requeue"),
         held=bool(options.get("hold")),
         dependencies=_make_dependencies(options),
+        depends_on_any=any(request.is_any for request in options.get("dependency") or ()),
         array=member,
         not_before_ms=options.get("begin"),
         deadline_ms=options.get("deadline"),
@@ -201,7 +202,7 @@ def _make_job(
 
 def _make_dependencies(options: _Options) -> tuple[Dependency, ...]:
     return tuple(
-        Dependency(kind=request.kind, job=None if request.target is None else JobId(request.target))
+        request.on(None if request.target is None else JobId(request.target))
         for request in options.get("dependency") or ()
     )
 

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from clearway.engine.policy import Backfill
-from clearway.model.events import TimerFired
+from clearway.model.cluster import QueueSpec
+from clearway.model.events import QueueSet, TimerFired
 from clearway.model.units import HOUR_MS
 from support.engine import EASY, add_nodes, finish, make_kernel, started, started_jobs, submit
 
@@ -11,7 +12,7 @@ CONSERVATIVE = replace(EASY, backfill=Backfill(reservation_depth=100))
 
 
 def hours(devices, run, **wishes):
-    return {"devices": devices, "estimate_ms": run * HOUR_MS, **wishes}
+    return {"devices": devices, "estimate_ms": int(run * HOUR_MS), **wishes}
 
 
 def planned(kernel, job):
@@ -24,6 +25,26 @@ def test_a_reservation_begins_when_enough_running_jobs_end():
     add_nodes(kernel, 1, 8)
     submit(kernel, hours(2, 1), hours(3, 2), hours(3, 3), hours(5, 1))
     assert planned(kernel, 4) == 2
+
+
+def test_what_starts_may_move_a_reservation_and_others_start_at_once_behind_the_new_one():
+    """The last replica of job 3 is to go to n3. Job 4 leaves one device on n2, a tighter place for it."""
+    kernel = make_kernel(EASY)
+    for size in (4, 3, 2):
+        add_nodes(kernel, 1, size)
+    gang, on_second = hours(1, 1, replicas=5), hours(1, 1, nodes=("n2",))
+    commands = submit(kernel, hours(4, 1), on_second, gang, hours(2, 9), hours(2, 9))
+    assert started_jobs(commands) == [1, 2, 4, 5]
+    assert planned(kernel, 3) == 1
+
+
+def test_a_job_that_a_limit_comes_to_forbid_keeps_no_reservation():
+    """Job 3 takes what the queue may still give, so that job 2 waits for that and not for devices."""
+    kernel = make_kernel(EASY)
+    add_nodes(kernel, 1, 8)
+    kernel.handle(QueueSet(0, QueueSpec(name="small", devices_max_milli=8_000)))
+    wishes = hours(6, 1), hours(8, 1, queue="small"), hours(1, 0.5, queue="small"), hours(1, 9)
+    assert started_jobs(submit(kernel, *wishes)) == [1, 3, 4]
 
 
 def test_a_reservation_waits_for_devices_on_one_node():

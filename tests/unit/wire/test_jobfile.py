@@ -203,6 +203,26 @@ jobs:
     assert jobs[3].dependencies == (Dependency(kind=DependencyKind.AFTER_OK, job=8),)
 
 
+@pytest.mark.parametrize("wanted", ["'afterok:first?afterany:many'", "{any: ['afterok:first', 'afterany:many']}"])
+def test_any_one_job_of_a_file_may_be_enough_and_an_array_counts_as_one(wanted):
+    text = f"jobs:\n- {{name: last, run: x, depends_on: {wanted}}}\n- {{name: first, run: x}}\n"
+    jobs = parse(text + "- {name: many, run: x, array: 1-2}", first_id=7).jobs
+    assert jobs[0].depends_on_any
+    assert jobs[0].dependencies == (
+        Dependency(kind=DependencyKind.AFTER_OK, job=8),
+        Dependency(kind=DependencyKind.AFTER_ANY, job=9),
+    )
+    assert not jobs[1].depends_on_any
+
+
+def test_minutes_after_a_start_and_single_tasks_are_read():
+    text = "jobs:\n- {name: first, run: x}\n- {run: x, depends_on: ['after:first+5', 'afterok:12_3']}"
+    assert parse(text, first_id=7).jobs[1].dependencies == (
+        Dependency(kind=DependencyKind.AFTER, job=7, delay_ms=300_000),
+        Dependency(kind=DependencyKind.AFTER_OK, job=12, task=3),
+    )
+
+
 def test_aftercorr_pairs_task_with_task():
     text = """
 jobs:
@@ -323,8 +343,10 @@ def test_all_errors_of_a_file_are_told_at_once_by_line():
         ("{run: x, depends_on: [afterfoo:1]}", "depends_on"),
         ("{run: x, depends_on: [0]}", "depends_on"),
         ("{run: x, depends_on: 'singleton:1'}", "depends_on"),
-        ("{run: x, depends_on: 'afterok:12_3'}", "depends_on"),
-        ("{run: x, depends_on: 'after:12+5'}", "depends_on"),
+        ("{run: x, depends_on: 'afterok:12_x'}", "depends_on"),
+        ("{run: x, depends_on: 'afterok:12+5'}", "depends_on"),
+        ("{run: x, depends_on: ['1?2', 3]}", "depends_on"),
+        ("{run: x, depends_on: {any: [1, 2], afterok: 3}}", "depends_on"),
         ("{name: nothing}", "run"),
         ("{run: x, command: [y]}", "run"),
         ("{command: []}", "command"),

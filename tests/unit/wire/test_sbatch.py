@@ -136,6 +136,23 @@ def test_who_and_where_reach_the_job():
     assert job.request.exclusive
 
 
+def test_any_one_dependency_may_be_enough():
+    job = job_of("-d 'afterok:12:13?afterany:14'")
+    assert [dependency.job for dependency in job.dependencies] == [12, 13, 14]
+    assert job.depends_on_any
+    assert not job_of("-d afterok:12:13,afterany:14").depends_on_any
+
+
+def test_minutes_after_a_start_and_single_tasks_reach_the_job():
+    job = job_of("-d after:12+30:13,afterok:14_3,after:15_0+1")
+    assert job.dependencies == (
+        Dependency(kind=DependencyKind.AFTER, job=12, delay_ms=30 * MINUTE_MS),
+        Dependency(kind=DependencyKind.AFTER, job=13),
+        Dependency(kind=DependencyKind.AFTER_OK, job=14, task=3),
+        Dependency(kind=DependencyKind.AFTER, job=15, task=0, delay_ms=MINUTE_MS),
+    )
+
+
 def test_times_and_dependencies_reach_the_job():
     job = job_of("--begin=now+1hour", "--deadline=2026-01-02", "-d afterok:12:13,singleton,5", "-H", "--no-requeue")
     assert (job.not_before_ms, job.deadline_ms) == (NOW_MS + HOUR_MS, NOW_MS + DAY_MS)
@@ -253,7 +270,10 @@ def test_all_errors_are_told_at_once_by_line():
         (["-N x"], "--nodes: expected a number of nodes"),
         (["-c 0"], "--cpus-per-task: expected a whole number of at least 1"),
         (["-C 'a|b'"], "--constraint: expected features that must all be there"),
-        (["-d 'afterok:1?afterok:2'"], "--dependency: expected a dependency"),
+        (["-d 'afterok:1?afterok:2,after:3'"], "--dependency: expected a dependency"),
+        (["-d afterok:1+5"], "--dependency: expected a dependency"),
+        (["-d 'afterok:1_*'"], "--dependency: expected a dependency"),
+        (["-d after:1+"], "--dependency: expected a dependency"),
         (["-d afterok:train"], "--dependency: expected a dependency"),
         (["-d expand:1"], "--dependency: expected a dependency"),
         (["--signal=FOO@1"], "--signal: expected a signal"),
