@@ -422,6 +422,7 @@ def make_view(spec: JobSpec, run: RunSpec | None, at_ms: int) -> JobView:
         reason=ReasonCode.HELD.value if spec.held else ReasonCode.PRIORITY.value,
         array=None if spec.array is None else spec.array.array,
         array_index=None if spec.array is None else spec.array.index,
+        array_parallel_max=None if spec.array is None else spec.array.parallel_max or None,
         workdir="" if run is None else run.workdir,
         output="" if run is None else run.output,
         error="" if run is None else run.error,

@@ -54,10 +54,10 @@ class JobView:
     reason: Slurm's reason token, "None" while it runs or after a good end; message: one sentence more, "" = none.
     nodes: names of the nodes that it holds or held last, in order of its replicas, each once. devices: (node, indices
     within the node) of what it holds or held last. start_ms, end_ms: of its last run; None = not yet. start_planned_ms:
-    when it is expected to start. array, array_index: None where it is no member of an array. progress: what the job
-    says of itself, 0..1; None = it says nothing. ran_before_ms: how long its runs before this one were, all together.
-    lost_ms: how much of that had to be done again, for no checkpoint held it. requeue: whether it may run again after a
-    run that was lost.
+    when it is expected to start. array, array_index: None where it is no member of an array; array_parallel_max: how
+    many of its array may run at once, None = all. progress: what the job says of itself, 0..1; None = it says nothing.
+    ran_before_ms: how long its runs before this one were, all together. lost_ms: how much of that had to be done
+    again, for no checkpoint held it. requeue: whether it may run again after a run that was lost.
     """
 
     id: JobId
@@ -93,6 +93,7 @@ class JobView:
     requeue: bool = True
     array: JobId | None = None
     array_index: int | None = None
+    array_parallel_max: int | None = None
     workdir: str = ""
     output: str = ""
     error: str = ""

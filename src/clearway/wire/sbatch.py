@@ -272,7 +272,8 @@ def _read_value(directive: Directive, parsers: Mapping[str, Parser], script: Scr
         script.refuse(directive.line, f"--{name}", error)
         return
     if not option.is_acted:
-        script.notes.append(f"line {directive.line}: --{name} is known, but not acted upon")
+        place = f"line {directive.line}: " if directive.line else ""
+        script.notes.append(f"{place}--{name} is known, but not acted upon")
         return
     try:
         script.values[name] = parsers[name](directive.value)

@@ -27,7 +27,8 @@ class UsageError(Exception):
 
 def refuse_option(name: str, problem: str, code: int = EXIT_USAGE) -> UsageError:
     """What getopt says, and after it Slurm."""
-    return UsageError(f'{name}: {problem}\nTry "{name} --help" for more information', code=code, is_bare=True)
+    more = "" if name == "sacct" else f'\nTry "{name} --help" for more information'
+    return UsageError(f"{name}: {problem}{more}", code=code, is_bare=True)
 
 
 @dataclass(frozen=True, slots=True)

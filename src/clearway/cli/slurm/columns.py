@@ -14,7 +14,7 @@ from clearway.cli.slurm.arguments import UsageError
 RowT = TypeVar("RowT")
 
 _SHORT: Final = re.compile(r"%(\.?)([0-9]*)([A-Za-z#])")
-_LONG: Final = re.compile(r"([A-Za-z_]+)(?::(-?)(\.?)([0-9]*)([^,]*))?$")
+_LONG: Final = re.compile(r"([A-Za-z][A-Za-z_-]*)(?::(-?)(\.?)([0-9]*)([^,]*))?$")
 LONG_WIDTH: Final = 20
 """Width of a column of `-O` that names none, as in Slurm."""
 
@@ -67,7 +67,7 @@ def parse_long_format(text: str, columns: Sequence[Column[RowT]]) -> list[Cell[R
         match = _LONG.fullmatch(part.strip())
         column = by_name.get(match[1].lower()) if match else None
         if match is None or column is None:
-            raise UsageError(f"Invalid job format specification: {part}; known are {', '.join(sorted(by_name))}")
+            raise UsageError(f"Invalid job format specification: {part}\nknown are {', '.join(sorted(by_name))}")
         width = int(match[4]) if match[4] else LONG_WIDTH
         cells.append(Cell(column, width, bool(match[3]), "", match[5] or ""))
     return cells

@@ -56,6 +56,9 @@ def refuse_submission(command: str, detail: str) -> UsageError:
     if option is None:
         is_dependency = "found a dependency on" in first
         return UsageError(f"{_BY_CONTROLLER['dependency']}\n{detail}" if is_dependency else detail)
+    if option["name"] in _MEMORY and " and --" in option["found"]:
+        text = "fatal: --mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive."
+        return UsageError(f"{command}: {text}", is_bare=True)
     words, code = _refuse_value(option["name"], option["found"])
     return UsageError(f"{words}\n{detail}", code=code)
 
@@ -70,6 +73,4 @@ def _refuse_value(name: str, found: str) -> tuple[str, int]:
         return f"{_FAILED}Node count specification invalid", EXIT_USAGE
     if name == "nodes":
         return f'"{found}" is not a valid node count', EXIT_OPTION
-    if name in _MEMORY and " and --" in found:
-        return "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.", EXIT_USAGE
     return f"Invalid --{name} specification", EXIT_OPTION

@@ -31,7 +31,8 @@ def run(arguments: Sequence[str]) -> int:
     if verb == "show" and rest and rest[0].lower() in ("hostnames", "hostname", "hostlist", "hostlistsorted"):
         return _show_hosts(rest)
     if verb in COUNTS and len(rest) < 1:
-        raise _bare(f"too few arguments for keyword:{verb}")
+        is_update = verb == "update"
+        raise _bare("too few arguments for update keyword" if is_update else f"too few arguments for keyword:{verb}")
     from clearway.cli.connection import connect
 
     if verb == "ping":

@@ -18,7 +18,15 @@ LONG_NODE_FORMAT: Final = "%{node}N %.6D %.{partition}P %.11T %4c %.8z %.6m %.8d
 SUMMARY_FORMAT: Final = "%{partition}P %.5a %.10l %.16F %N"
 REASON_FORMAT: Final = "%20E %9u %19H %N"
 
-_ORDER: Final = tuple(NodeState)
+_ORDER: Final = (
+    NodeState.DOWN,
+    NodeState.DRAINED,
+    NodeState.DRAINING,
+    NodeState.MIXED,
+    NodeState.ALLOCATED,
+    NodeState.IDLE,
+)
+"""In which sinfo lists the states of a partition."""
 _CAN_RUN: Final = (NodeState.IDLE, NodeState.MIXED, NodeState.ALLOCATED)
 
 

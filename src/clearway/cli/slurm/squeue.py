@@ -104,7 +104,8 @@ def fetch(client: "Client", given: Given) -> tuple[list[JobView], list[str]]:
     """(the jobs that were asked for, names of which there are none)."""
     from clearway.wire.api import JobFilter
 
-    states = parse_states(given.listed("states"), _refuse_state) or ACTIVE
+    usual = (JobState.PENDING,) if given.has("start") else ACTIVE
+    states = parse_states(given.listed("states"), _refuse_state) or usual
     if given.has("nodelist"):
         _check_nodes(client, given.get("nodelist"))
     if given.has("jobs"):

@@ -67,7 +67,8 @@ class Line:
         ranges = render_ranges(self.indices)
         if len(ranges) > ARRAY_CHARACTERS_MAX:
             ranges = ranges[: ARRAY_CHARACTERS_MAX - 3] + "..."
-        return f"{self.job.array}_[{ranges}]"
+        most = "" if self.job.array_parallel_max is None else f"%{self.job.array_parallel_max}"
+        return f"{self.job.array}_[{ranges}{most}]"
 
 
 def render_squeue(
