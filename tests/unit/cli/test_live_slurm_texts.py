@@ -124,12 +124,12 @@ QUEUES = [QueueView(name="debug", priority=0, limit_max_ms=30 * MINUTE_MS), Queu
 def test_sinfo_groups_nodes_by_state_in_each_partition():
     assert render_sinfo(NODES, QUEUES, **NOW) == (
         "PARTITION   AVAIL  TIMELIMIT  NODES  STATE NODELIST\n"
-        "debug          up      30:00      2   idle gpu[02-03]\n"
-        "debug          up      30:00      1    mix gpu01\n"
         "debug          up      30:00      1  drain gpu04\n"
-        "production*    up   infinite      2   idle gpu[02-03]\n"
-        "production*    up   infinite      1    mix gpu01\n"
+        "debug          up      30:00      1    mix gpu01\n"
+        "debug          up      30:00      2   idle gpu[02-03]\n"
         "production*    up   infinite      1  drain gpu04\n"
+        "production*    up   infinite      1    mix gpu01\n"
+        "production*    up   infinite      2   idle gpu[02-03]\n"
     )
 
 
@@ -141,7 +141,7 @@ def test_sinfo_counts_in_summary():
 
 def test_sinfo_by_node():
     assert render_sinfo(NODES[:1], QUEUES[:1], by_node=True, **NOW) == (
-        "NODELIST  NODES PARTITION STATE \ngpu01         1 debug     mix   \n"
+        "NODELIST   NODES PARTITION STATE \ngpu01          1     debug mix   \n"
     )
 
 

@@ -74,7 +74,7 @@ def render_sinfo(
 def _fit_names(text: str, nodes: Sequence[NodeView], queues: Sequence[QueueView]) -> str:
     """The format with columns as wide as the names in them, as sinfo makes them where nobody says how wide."""
     partition = max([9, *(len(_partition(Group((), queue))) for queue in queues)])
-    return text.format(partition=partition, node=max([8, *(len(node.name) for node in nodes)]))
+    return text.format(partition=partition, node=max([9, *(len(node.name) for node in nodes)]))
 
 
 def _group(
