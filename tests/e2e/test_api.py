@@ -359,10 +359,10 @@ def running_job(control, tmp_path):
     return control.put(make_view(7, tenant="vision", workdir=str(tmp_path), output="out.log", **fields))
 
 
-def test_a_log_is_followed_from_before_its_first_byte_to_the_end_of_its_job(ada, control, running_job, tmp_path):
+def test_a_log_is_followed_from_before_its_first_byte_to_the_end_of_its_job(site, ada, control, running_job, tmp_path):
     parts = []
     thread = in_thread(lambda: parts.extend(ada.follow_log(7)))
-    time.sleep(0.1)
+    wait_for(lambda: followers_of(site) == 1)
     with open(tmp_path / "out.log", "wb", buffering=0) as log:
         for number in range(50):
             log.write(b"line %d \xff\n" % number)

@@ -379,6 +379,7 @@ def _make_server(
     settings = ServerSettings(
         host=host,
         port=port,
+        host_names=config.host_names,
         certificate=certificate,
         private_key=key,
         account=only_account(),
@@ -433,6 +434,7 @@ def _note_unchanged(before: Config, after: Config) -> list[str]:
     """What is only read at a start, where it has changed."""
     names = (
         "listen",
+        "host_names",
         "tls",
         "database_url",
         "redis_url",

@@ -130,7 +130,14 @@ def start_api_server(request: ServeRequest) -> ApiServer:
         host, port = parse_listen(config.listen)
         certificate, key = config.tls or (None, None)
         account = only_account()
-        settings = ServerSettings(host=host, port=port, certificate=certificate, private_key=key, account=account)
+        settings = ServerSettings(
+            host=host,
+            port=port,
+            host_names=config.host_names,
+            certificate=certificate,
+            private_key=key,
+            account=account,
+        )
         app = make_app(
             RemoteControl(fanout, reader, lambda: watch.problem),
             reader,

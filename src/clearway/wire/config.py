@@ -151,6 +151,7 @@ class ConfigModel(site_file.SiteModel):
 
     state_dir: Text | None = None
     listen: Annotated[str, convert(_read_listen)] = DEFAULT_LISTEN
+    host_names: tuple[Text, ...] = ()
     tls: TlsModel | None = None
     database_url: Annotated[str | None, convert(_read_url)] = None
     redis_url: Annotated[str | None, convert(_read_url)] = None
@@ -207,7 +208,8 @@ class UserDefaults:
 class Config:
     """What a control plane is to be. Times in milliseconds; None = chosen by whoever starts it.
 
-    policy: a name, a path, or the settings of a policy file. devices: virtual devices of this machine; None = those
+    host_names: by which clients may call the server besides its address. policy: a name, a path, or the settings of a
+    policy file. devices: virtual devices of this machine; None = those
     that the machine has. cluster: virtual nodes instead; None = this machine is the only node. visible_devices: how
     CUDA_VISIBLE_DEVICES names GPUs, by `index` or `uuid`.
     shared_folder, shared_claim: for pods of submitted jobs; "" = none. lease, lease_ms: of several control planes over
@@ -217,6 +219,7 @@ class Config:
 
     state_dir: Path | None = None
     listen: str = DEFAULT_LISTEN
+    host_names: tuple[str, ...] = ()
     tls: tuple[Path, Path] | None = None
     database_url: str | None = None
     redis_url: str | None = None
@@ -295,6 +298,7 @@ def _make_config(model: ConfigModel, short: ClusterSpec | None, document: Docume
     return Config(
         state_dir=Path(model.state_dir).expanduser() if model.state_dir else None,
         listen=model.listen,
+        host_names=model.host_names,
         tls=(Path(model.tls.certificate), Path(model.tls.key)) if model.tls else None,
         database_url=model.database_url,
         redis_url=model.redis_url,

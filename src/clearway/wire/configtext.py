@@ -17,6 +17,7 @@ EXAMPLE: Final = """\
 
 # state_dir: ~/.local/state/clearway      # journal, tokens, output of jobs without a directory of their own
 # listen: 127.0.0.1:8642                  # a public address needs `tls`
+# host_names: [dgx.example.org]           # by which clients may call it besides its address, such as behind a proxy
 # tls: {certificate: /etc/clearway/cert.pem, key: /etc/clearway/key.pem}
 # database_url: sqlite in state_dir       # or postgresql+psycopg://..., mariadb+pymysql://...
 # redis_url: none                         # carries live state to further servers: `clearway serve`
@@ -60,6 +61,7 @@ def describe_config(config: Config) -> dict[str, Any]:
     return {
         "state_dir": str(config.state_dir) if config.state_dir else "default",
         "listen": config.listen,
+        "host_names": list(config.host_names),
         "tls": {"certificate": str(config.tls[0]), "key": str(config.tls[1])} if config.tls else "none",
         "database_url": mask_url(config.database_url) or "sqlite in state_dir",
         "redis_url": mask_url(config.redis_url) or "none",
