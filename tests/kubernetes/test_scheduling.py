@@ -123,17 +123,6 @@ def test_what_others_hold_is_left_to_them(cluster, database):
         assert devices_used(cluster.pods()) == {"n1": 4}
 
 
-def test_pod_with_anti_affinity_is_told_that_it_is_not_supported_and_is_not_bound(cluster, database):
-    cluster.add_node("n1")
-    term = {"labelSelector": {"matchLabels": {"a": "b"}}, "topologyKey": "kubernetes.io/hostname"}
-    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    cluster.add_pod("p", affinity=affinity)
-    with Scheduling(cluster.kubeconfig, database):
-        pods = until("a reason", lambda: [pod for pod in cluster.pods() if condition(pod)])
-    assert "does not support required pod anti-affinity yet" in condition(pods[0])["message"]
-    assert bound(cluster.pods()) == {}
-
-
 def test_namespace_runs_no_more_than_its_quota_and_says_so(cluster, database):
     cluster.add_node("n1", gpus=8)
     for number in range(3):

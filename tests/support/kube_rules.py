@@ -183,6 +183,11 @@ def _near(pod, node, lying, nodes, spaces):
     return "affinity"
 
 
+def _counts(selector, labels):
+    """As kube-scheduler counts for a spread: an empty selector, which selects everything elsewhere, counts nothing."""
+    return any((selector or {}).values()) and _selects(selector, labels)
+
+
 def _spread(pod, node, lying, nodes):
     hard = [
         one
@@ -205,7 +210,7 @@ def _spread(pod, node, lying, nodes):
                 other_pod["spec"]["nodeName"] == name
                 and "deletionTimestamp" not in other_pod["metadata"]
                 and other_pod["metadata"]["namespace"] == pod["metadata"]["namespace"]
-                and _selects(one.get("labelSelector"), labels_of(other_pod))
+                and _counts(one.get("labelSelector"), labels_of(other_pod))
                 for other_pod in lying
             )
         least = min(counts.values(), default=0) if len(counts) >= one.get("minDomains", 1) else 0

@@ -23,6 +23,7 @@ from clearway.adapters.kubernetes.facts import PodFacts
 from clearway.adapters.kubernetes.gangs import Source, gang_size
 from clearway.adapters.kubernetes.logs import STREAMS_MAX, LogCollector
 from clearway.adapters.kubernetes.manifests import OwnJob, find_fault, make_own_job, own_demand
+from clearway.adapters.kubernetes.mounting import bind_volumes
 from clearway.adapters.kubernetes.own_jobs import OwnJobs
 from clearway.adapters.kubernetes.pace import Pace
 from clearway.adapters.kubernetes.parse import parse_node, parse_pod
@@ -41,6 +42,13 @@ log = logging.getLogger(__name__)
 
 NODES: Final = "/api/v1/nodes"
 PODS: Final = "/api/v1/pods"
+OTHERS: Final = (
+    "/api/v1/namespaces",
+    "/api/v1/persistentvolumeclaims",
+    "/api/v1/persistentvolumes",
+    "/apis/storage.k8s.io/v1/storageclasses",
+)
+"""Objects that say something about pods and nodes; who may not read them does without, and says so in its log."""
 
 PAUSE_MIN_S: Final = 0.1
 PAUSE_MAX_S: Final = 15.0
@@ -76,7 +84,7 @@ class KubernetesBackend:
         self._world: World | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._listed = {NODES: threading.Event(), PODS: threading.Event()}
+        self._listed = {path: threading.Event() for path in (NODES, PODS, *OTHERS)}
         self._is_poked = False
         self._failure: Exception | None = None
         self._main: asyncio.Task[None] | None = None
@@ -232,6 +240,8 @@ class KubernetesBackend:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._follow(NODES, self._take_nodes, self._take_node))
                 group.create_task(self._follow(PODS, self._take_pods, self._take_pod))
+                for path in OTHERS:
+                    group.create_task(self._follow(path, *self._takers_of(path)))
         finally:
             for task in list(self._tasks):
                 task.cancel()
@@ -278,14 +288,38 @@ class KubernetesBackend:
             except ExpiredError:
                 version = ""
             except ApiError as error:
-                if not self._listed[path].is_set():
+                if not self._listed[path].is_set() and path not in OTHERS:
                     raise
                 log.warning("%s", error)
+                self._listed[path].set()
                 version = ""
                 pause_s = await _rest(pause_s)
             except UnreachableError as error:
                 log.info("%s", error)
                 pause_s = await _rest(max(pause_s, error.retry_after_s))
+
+    def _takers_of(self, path: str) -> tuple[Callable[[list[Json]], None], Callable[[Change], None]]:
+        """How lists and changes of objects are taken in that only say something about pods and nodes."""
+        kind = path.rpartition("/")[2]
+        known: dict[str, Json] = {}
+
+        def take_list(items: list[Json]) -> None:
+            there = {data["metadata"]["uid"] for data in items}
+            with self.lock:
+                for uid in [uid for uid in known if uid not in there]:
+                    self.book.put_other(kind, known.pop(uid), is_gone=True)
+                for data in items:
+                    take(Change("ADDED", data, ""))
+
+        def take(change: Change) -> None:
+            uid, is_gone = change.data["metadata"]["uid"], change.kind == "DELETED"
+            if is_gone:
+                known.pop(uid, None)
+            else:
+                known[uid] = change.data
+            self.book.put_other(kind, change.data, is_gone=is_gone)
+
+        return take_list, take
 
     def _take_nodes(self, items: list[Json]) -> None:
         names = set()
@@ -389,9 +423,7 @@ class KubernetesBackend:
         match action:
             case Bind(pod, node, told):
                 body = dict(told)
-                await self._insist(
-                    pod, self._binding, lambda: self._client.bind(pod.namespace, pod.name, pod.uid, node, body)
-                )
+                await self._insist(pod, self._binding, lambda: self._bind(pod, node, body))
                 self.reasons.forget(pod.uid)
             case Evict(pod):
                 await self._insist(pod, self._evicting, lambda: self._client.evict(pod.namespace, pod.name, pod.uid))
@@ -404,6 +436,11 @@ class KubernetesBackend:
                 with self.lock:
                     self.book.note_followed(job, pod.uid)
                 self._changed()
+
+    async def _bind(self, pod: PodFacts, node: str, told: dict[str, str]) -> None:
+        if pod.claims:
+            await bind_volumes(self._client, self.book.nodes, self.lock, pod, node)
+        await self._client.bind(pod.namespace, pod.name, pod.uid, node, told)
 
     # --- what became of submitted jobs, in the backend's thread ---------------------------------------------------
 

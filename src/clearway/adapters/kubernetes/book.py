@@ -62,7 +62,6 @@ SIGNALLED = 128
 KILLED = SIGNALLED + 9
 """Exit codes of containers: 128 + the signal that ended it; 9 is the one that comes when the grace is over."""
 
-
 WRITERS = (PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED)
 """Phases of pods that may have written something."""
 
@@ -481,12 +480,15 @@ class Book(Sightings):
         bundle.run = None
         cause = StopCause.MIGRATED if bundle.conflicts else StopCause.START_FAILED  # of a conflict no node is to blame
         self._events.append(JobStopped(now_ms, run.job, run.generation, cause, reason=obstacle))
-        if not bundle.conflicts or bundle.own is not None:
+        if bundle.own is not None:
             return
-        if bundle.wants != self.nodes.note_wants(self.waiting(bundle)[: bundle.size]):
-            # Others have come that speak of these pods: the engine must know, so the job is submitted anew.
+        pods = self.waiting(bundle)[: bundle.size]
+        is_other = bundle.wants is not None or bundle.conflicts > 0 or any(pod.claims for pod in pods)
+        if is_other and bundle.wants != self.nodes.note_wants(pods):
+            # What is demanded, or who else speaks of these pods, is not what the engine knows: it is told anew.
             self._events.append(JobCancelled(now_ms, run.job))
             self._forget(bundle)
+            bundle.is_again = True
         elif bundle.conflicts >= CONFLICTS_MAX:
             self._rest(bundle, now_ms + REST_MS)
             self._events.append(JobHeld(now_ms, run.job, obstacle))

@@ -316,18 +316,20 @@ class Society:
     def find_mismatch(self, pod: PodFacts, node: str) -> str:
         """Why the rules of this pod, or of those that lie there, forbid it to lie on the node; "" = they do not."""
         labels = self._nodes[node][1]
+        if pod.company is not None:
+            demands = self.demands_of(pod)
+            words = (
+                self._judge_spreads(pod, demands, labels)
+                or self._judge_near(pod, demands, labels)
+                or self._judge_apart(demands, labels)
+            )
+            if words:
+                return words
         for crowd in self.tallies:
             is_near = crowd.domain in labels and self._is_near(crowd, crowd.domain, labels[crowd.domain])
             if is_near and self.chooses(replace(crowd, domain=""), pod):
                 return NOT_WANTED
-        if pod.company is None:
-            return ""
-        demands = self.demands_of(pod)
-        return (
-            self._judge_spreads(pod, demands, labels)
-            or self._judge_apart(demands, labels)
-            or self._judge_near(pod, demands, labels)
-        )
+        return ""
 
     def _is_near(self, crowd: Crowd, domain: str, value: str) -> bool:
         """Whether any of the crowd lies where this label has this value."""

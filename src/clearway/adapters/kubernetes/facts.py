@@ -103,7 +103,8 @@ class Demand:
 
     selector: labels that must be there. terms: at least one must hold (empty = no such rule). tolerations: taints that
     it bears. device: the device resource that the node must offer, "" = none. others: amounts that the engine does not
-    count (pods, ephemeral-storage, ...). ports: host ports, as (port, protocol, address).
+    count (pods, ephemeral-storage, ...). ports: host ports, as (port, protocol, address). volumes: of each group of
+    terms at least one must hold, for a volume to be reached.
     """
 
     selector: Pairs = ()
@@ -112,6 +113,7 @@ class Demand:
     device: str = ""
     others: Amounts = ()
     ports: tuple[tuple[int, str, str], ...] = ()
+    volumes: tuple[tuple[Term, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,8 @@ class PodFacts:
     index: its place among its likes (completion index, replica index), −1 = none. pod_group: name of its
     `schedulingGroup`, "" = none. unsupported: what it asks that Clearway cannot promise, one phrase each. labels,
     annotations: only those that say something to Clearway. marks: all labels, for selectors of other pods. company:
-    what it asks about pods beside it. wishes: weights and terms of preferred node affinity.
+    what it asks about pods beside it. wishes: weights and terms of preferred node affinity. claims: names of the
+    PersistentVolumeClaims of its volumes.
     """
 
     uid: str
@@ -169,6 +172,7 @@ class PodFacts:
     marks: Pairs = ()
     company: Company | None = None
     wishes: tuple[tuple[int, Term], ...] = ()
+    claims: tuple[str, ...] = ()
     unsupported: tuple[str, ...] = ()
 
     @property

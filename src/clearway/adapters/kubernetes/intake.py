@@ -9,12 +9,13 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Final
 
 from clearway.adapters.kubernetes.backend import KubernetesBackend
 from clearway.adapters.kubernetes.facts import PodFacts
 from clearway.adapters.kubernetes.placement import summarize_mismatches
-from clearway.adapters.kubernetes.runs import Arrival, Bundle
+from clearway.adapters.kubernetes.runs import Arrival
 from clearway.model.cluster import TenantSpec
 from clearway.model.errors import ClearwayError, InputError
 from clearway.model.ids import JobId, TenantName
@@ -35,6 +36,9 @@ EXPLAINED_MAX: Final = 50
 PODS_TOLD_MAX: Final = 100
 """Pods of one gang that are told why it waits; the rest wait for the same reason."""
 
+NODES_AT_ONCE: Final = 250
+"""Nodes that are judged without a pause: some milliseconds, in which neither bindings nor decisions go on."""
+
 RETRY_S: Final = 1.0
 """Pause before what the control plane could not take is offered again."""
 
@@ -48,6 +52,7 @@ class Intake:
         self._tenants = set(tenants)
         self._early: dict[TenantName, list[Arrival]] = {}
         self._explained: dict[JobId, None] = {}
+        self._judged: dict[PodFacts, str] = {}
 
     def begin(self) -> None:
         """Take what comes from now on; to be called once the control plane is ready."""
@@ -117,6 +122,7 @@ class Intake:
                 log.info("reasons were not written: %s", error)
 
     async def _explain_round(self) -> None:
+        self._judged.clear()
         for job in self._choose():
             try:
                 explanation = await asyncio.wrap_future(self._control.explain(job))
@@ -125,9 +131,10 @@ class Intake:
             with self._backend.lock:
                 bundle = self._backend.book.jobs.get(job)
                 pods = [] if bundle is None else self._backend.book.waiting(bundle)[:PODS_TOLD_MAX]
-                message = self._compose(bundle, explanation)
-            if message:
-                await asyncio.gather(*(self._backend.reasons.tell(pod, message) for pod in pods))
+            if pods and explanation.reasons:
+                message = _compose(await self._judge_nodes(pods[0]), explanation)
+                tell = self._backend.reasons.tell
+                await asyncio.gather(*(tell(pod, message, is_first=pod is pods[0]) for pod in pods))
 
     def _choose(self) -> list[JobId]:
         """Waiting jobs, those first that were not explained or not for long."""
@@ -140,22 +147,29 @@ class Intake:
         self._explained = dict.fromkeys([*kept, *chosen])
         return chosen
 
-    def _compose(self, bundle: Bundle | None, explanation: Explanation) -> str:
-        """What kubectl's users read: nodes first, as they are used to, then Clearway's own reasons and remedy."""
-        if bundle is None or not explanation.reasons:
-            return ""
-        parts = [reason.message for reason in explanation.reasons]
-        pods = self._backend.book.waiting(bundle)
-        if pods:
-            parts.insert(0, self._judge_nodes(pods[0]))
-        if explanation.fix:
-            parts.append(f"What would help: {explanation.fix}")
-        return " ".join(part if part.endswith(".") else part + "." for part in parts)
+    async def _judge_nodes(self, pod: PodFacts) -> str:
+        """What each node has against the pod, counted. Pods that ask the same are judged once in a round, and never so
+        many nodes at once that bindings would wait."""
+        kind = replace(pod, uid="", name="", created="", index=-1, owner=None)
+        if kind in self._judged:
+            return self._judged[kind]
+        nodes, words = self._backend.book.nodes, list[str]()
+        with self._backend.lock:
+            names = list(nodes.entries)
+        for begin in range(0, len(names), NODES_AT_ONCE):
+            with self._backend.lock:
+                entries = [
+                    nodes.entries[name] for name in names[begin : begin + NODES_AT_ONCE] if name in nodes.entries
+                ]
+                words += [nodes.judge(pod, entry) for entry in entries if not entry.is_gone]
+            await asyncio.sleep(0)
+        self._judged[kind] = summarize_mismatches(words)
+        return self._judged[kind]
 
-    def _judge_nodes(self, pod: PodFacts) -> str:
-        nodes = self._backend.book.nodes
-        entries = [entry for entry in nodes.entries.values() if not entry.is_gone]
-        return summarize_mismatches(
-            nodes.find_mismatch(pod.demand, entry) if entry.facts.is_ready else "node(s) were not ready"
-            for entry in entries
-        )
+
+def _compose(about_nodes: str, explanation: Explanation) -> str:
+    """What kubectl's users read: nodes first, as they are used to, then Clearway's own reasons and remedy."""
+    parts = [about_nodes, *(reason.message for reason in explanation.reasons)]
+    if explanation.fix:
+        parts.append(f"What would help: {explanation.fix}")
+    return " ".join(part if part.endswith(".") else part + "." for part in parts)

@@ -89,9 +89,11 @@ def make_arrival(
         wishes = [difference]
     if wishes:
         raise UnreadableError(f"Clearway does not support {', '.join(wishes)} yet")
+    if lack := next((lack for pod in pods if (lack := nodes.volumes.find_lack(pod))), ""):
+        raise UnreadableError(f"0/{len(nodes.entries)} nodes are available: {lack}.")
     bundle.wants = nodes.note_wants(pods)
     job = make_job(JobId(PROVISIONAL_ID), bundle.group, pods, bundle.wants, config)
-    again = f".{now_ms}" if bundle.conflicts else ""  # the control plane answers a key that it knows with the same job
+    again = f".{now_ms}" if bundle.is_again else ""  # the control plane answers a key that it knows with the same job
     key = f"{bundle.group.key}#{pods[0].uid}{again}"
     return Arrival(key, bundle.group.key, job, RunSpec(script="", origin=key))
 

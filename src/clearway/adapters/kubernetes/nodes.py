@@ -17,6 +17,7 @@ from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.facts import Demand, NodeFacts, PodFacts, Term, Toleration
 from clearway.adapters.kubernetes.parse import CPU, MEMORY
 from clearway.adapters.kubernetes.placement import PREFER_NOT, demand_label, find_mismatch, names_devices, score_node
+from clearway.adapters.kubernetes.volumes import Volumes
 from clearway.model.cluster import DeviceGroup, NodeSpec
 from clearway.model.events import DeviceDown, DeviceUp, Event, NodeAdded, NodeChanged, NodeDown, NodeUp
 from clearway.model.ids import NodeName
@@ -89,6 +90,7 @@ class Nodes:
         self._regions: dict[Region, str] = {}
         self._likings: dict[Liking, str] = {}
         self.society = Society(self._walk, self.touch)
+        self.volumes = Volumes()
 
     def _walk(self) -> Iterable[tuple[PodFacts, str]]:
         for name, entry in self.entries.items():
@@ -157,7 +159,13 @@ class Nodes:
         self._add_regions(first)
         if len(pods) > 1:
             crowds, rules = self._keep_ports_apart(first, crowds, rules)
-        return Wants(self.add_demand(first.demand), crowds, rules, self._add_liking(first))
+        return Wants(self.add_demand(self.demand_of(*pods)), crowds, rules, self._add_liking(first))
+
+    def demand_of(self, *pods: PodFacts) -> Demand:
+        """Where equal pods may lie, their volumes regarded as they are now."""
+        places = {place for pod in pods if pod.claims for place in self.volumes.places_of(pod)}
+        demand = pods[0].demand
+        return replace(demand, volumes=tuple(sorted(places, key=repr))) if places else demand
 
     def _keep_ports_apart(
         self, pod: PodFacts, crowds: tuple[str, ...], rules: tuple[NeighbourRule, ...]
@@ -248,7 +256,7 @@ class Nodes:
             return f"node {name} is gone"
         if not entry.facts.is_ready:
             return f"node {name} is not ready"
-        if words := self.find_mismatch(pod.demand, entry):
+        if words := self.volumes.find_lack(pod) or self.find_mismatch(self.demand_of(pod), entry):
             return f"{name}: {words}"
         free = self.free(entry)
         for resource, amount in pod.amounts:
@@ -265,7 +273,7 @@ class Nodes:
         """Why this pod cannot lie on the node now, in the words of Kubernetes' own scheduler; "" = it can."""
         if not entry.facts.is_ready:
             return "node(s) were not ready"
-        if words := self.find_mismatch(pod.demand, entry):
+        if words := self.find_mismatch(self.demand_of(pod), entry):
             return words
         free = self.free(entry)
         short = [name for name, amount in pod.amounts if amount > free.get(name, 0)]

@@ -130,6 +130,7 @@ def _parse_pod(data: Json, config: KubernetesConfig) -> PodFacts:
         marks=_sorted_pairs(labels.items()),
         company=parse_company(spec, labels, metadata["namespace"]),
         wishes=parse_wishes(spec),
+        claims=tuple(sorted(_find_claims(spec, metadata["name"]))),
         unsupported=tuple(_find_unsupported(spec, annotations, devices)),
     )
 
@@ -246,10 +247,17 @@ def _find_ports(spec: Json) -> Iterable[tuple[int, str, str]]:
                 yield int(port["hostPort"]), port.get("protocol") or "TCP", port.get("hostIP") or "0.0.0.0"  # noqa: S104
 
 
+def _find_claims(spec: Json, name: str) -> Iterable[str]:
+    """Claims of the pod's volumes; one that lives as long as the pod is named after both."""
+    for volume in spec.get("volumes") or ():
+        if "persistentVolumeClaim" in volume:
+            yield volume["persistentVolumeClaim"]["claimName"]
+        elif "ephemeral" in volume:
+            yield f"{name}-{volume['name']}"
+
+
 def _find_unsupported(spec: Json, annotations: Mapping[str, str], devices: Mapping[str, int]) -> Iterable[str]:
     """What the pod asks that cannot be promised: binding it regardless could be wrong."""
-    if any("persistentVolumeClaim" in volume or "ephemeral" in volume for volume in spec.get("volumes") or ()):
-        yield "volumes from PersistentVolumeClaims"
     if spec.get("resourceClaims"):
         yield "resourceClaims (DRA)"
     if len(devices) > 1:

@@ -70,7 +70,7 @@ def _parse_pod_term(term: Json, labels: Mapping[str, str], namespace: str, weigh
 def _parse_spread(data: Json, labels: Mapping[str, str]) -> SpreadTerm:
     is_required = data.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule"
     return SpreadTerm(
-        selector=_with_keys(data, labels),
+        selector=_with_keys(data, labels) or None,  # an empty one counts nothing here (podtopologyspread/common.go)
         domain=data["topologyKey"],
         skew=max(int(data.get("maxSkew", 1)), 1),
         domains_min=int(data.get("minDomains") or 1),

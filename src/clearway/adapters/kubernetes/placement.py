@@ -43,6 +43,7 @@ def find_mismatch(
     return (
         _find_taint(demand.tolerations, node)
         or _find_label_mismatch(demand, node)
+        or _find_volume_mismatch(demand, node)
         or _find_device_mismatch(demand, node)
         or _find_shortage(demand, free)
         or ("node(s) didn't have free ports for the requested pod ports" if _clashes(demand, ports) else "")
@@ -87,6 +88,13 @@ def _find_label_mismatch(demand: Demand, node: NodeFacts) -> str:
     if matches_affinity(demand.selector, demand.terms, dict(node.labels), node.name):
         return ""
     return "node(s) didn't match Pod's node affinity/selector"
+
+
+def _find_volume_mismatch(demand: Demand, node: NodeFacts) -> str:
+    labels = dict(node.labels) if demand.volumes else {}
+    if all(any(_holds(term, labels, node.name) for term in terms) for terms in demand.volumes):
+        return ""
+    return "node(s) didn't match PersistentVolume's node affinity"
 
 
 def matches_affinity(selector: Pairs, terms: tuple[Term, ...], labels: Mapping[str, str], name: str) -> bool:

@@ -145,7 +145,8 @@ class Bundle:
     size: pods that must start together, 0 = not known yet. refused: what was said to its pods, "" = nothing.
     own: the Job, of a job that was submitted to Clearway. saved_ms: work of its earlier runs that is safe.
     wants: as its job was submitted, None = by an earlier process. conflicts: starts in a row that came too late, for
-    neighbours were there by then. rests_until_ms: it is not tried again before.
+    neighbours were there by then. rests_until_ms: it is not tried again before. is_again: a job of it was taken back,
+    for what its pods demand had changed.
     """
 
     group: Group
@@ -161,3 +162,4 @@ class Bundle:
     wants: Wants | None = None
     conflicts: int = 0
     rests_until_ms: int = 0
+    is_again: bool = False

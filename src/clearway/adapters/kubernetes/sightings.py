@@ -3,7 +3,8 @@
 The half of the book that only notes; what follows from it is in `book`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.errors import UnreadableError
@@ -28,6 +29,7 @@ class Sightings:
         self._bundle_of: dict[str, str] = {}
         self._dirty: dict[str, None] = {}
         self._resting: dict[str, None] = {}
+        self._claiming: dict[str, None] = {}
         self._sizes: dict[Source, int | None] = {}
         self._wanted: dict[Source, None] = {}
         self._actions: list[Action] = []
@@ -39,6 +41,8 @@ class Sightings:
             return
         self.pods[pod.uid] = pod
         self.nodes.society.note(pod)
+        if pod.claims:
+            self._claiming[pod.uid] = None
         self._lay(pod)
         if pod.scheduler != self._config.scheduler_name:
             return
@@ -52,6 +56,7 @@ class Sightings:
         if pod is not None:
             self._lift(uid)
             self.nodes.society.forget(uid)
+            self._claiming.pop(uid, None)
             self._touch(uid)
 
     def keep_pods(self, uids: Iterable[str]) -> None:
@@ -85,6 +90,15 @@ class Sightings:
         if pod is None or not pod.node:
             self._lift(uid)
         self._touch(uid)
+
+    def put_other(self, kind: str, data: Mapping[str, Any], *, is_gone: bool = False) -> None:
+        """A namespace, or an object that says something of volumes, was seen, or is gone."""
+        if kind == "namespaces":
+            self.nodes.society.put_space(data["metadata"]["name"], data["metadata"].get("labels") or {})
+            return
+        (self.nodes.volumes.drop if is_gone else self.nodes.volumes.put)(kind, data)
+        for uid in self._claiming:
+            self._touch(uid)
 
     def _lay(self, pod: PodFacts) -> None:
         node = pod.node or self._places.get(pod.uid, "")

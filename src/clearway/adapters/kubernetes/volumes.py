@@ -1,0 +1,203 @@
+"""Claims on volumes, as far as they say where a pod may lie. No I/O.
+
+A claim that is bound ties its pods to where its volume can be reached. One whose class waits for its first consumer is
+bound when a node is chosen for the pod: a volume that is there already is given to the claim, or the claim is told the
+node (annotation `selected-node`), so that its provisioner makes a volume there. Any other claim that is not bound is
+waited for. As the plugins VolumeBinding and VolumeZone of kube-scheduler judge.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from clearway.adapters.kubernetes.facts import Expression, NodeFacts, PodFacts, Term
+from clearway.adapters.kubernetes.parse_company import parse_selector, parse_term
+from clearway.adapters.kubernetes.placement import matches_affinity, meets_all
+from clearway.wire.units import parse_kubernetes_memory
+
+Json = Mapping[str, Any]
+
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+ZONE_LABELS: Final = (
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+)
+"""Labels of volumes that name where they are, `__` between several values."""
+
+Key = tuple[str, str]
+"""Namespace and name of a claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is to be done for one claim before its pod is bound: `volume` is given to it, or, where that is "", a node
+    is named to it. uid: of the claim."""
+
+    claim: Key
+    uid: str
+    volume: str
+
+
+class Volumes:
+    """Claims, volumes and classes as they were last seen, as the API server wrote them."""
+
+    def __init__(self) -> None:
+        self._claims: dict[Key, Json] = {}
+        self._volumes: dict[str, Json] = {}
+        self._classes: dict[str, Json] = {}
+        self._taken: dict[str, Key] = {}
+        self._told: dict[Key, str] = {}
+
+    def put(self, kind: str, data: Json) -> None:
+        """An object of this kind (its plural in the API) was seen."""
+        name = data["metadata"]["name"]
+        match kind:
+            case "persistentvolumeclaims":
+                self._claims[data["metadata"]["namespace"], name] = data
+            case "persistentvolumes":
+                self._volumes[name] = data
+            case "storageclasses":
+                self._classes[name] = data
+
+    def drop(self, kind: str, data: Json) -> None:
+        """It is gone."""
+        name = data["metadata"]["name"]
+        match kind:
+            case "persistentvolumeclaims":
+                self._claims.pop((data["metadata"]["namespace"], name), None)
+            case "persistentvolumes":
+                self._volumes.pop(name, None)
+            case "storageclasses":
+                self._classes.pop(name, None)
+
+    # --- where pods may lie -----------------------------------------------------------------------------------------
+
+    def places_of(self, pod: PodFacts) -> tuple[tuple[Term, ...], ...]:
+        """Terms on nodes, one of each group of which must hold."""
+        groups = (self._places_of_claim((pod.namespace, name)) for name in pod.claims)
+        return tuple(sorted({group for group in groups if group}, key=repr))
+
+    def find_lack(self, pod: PodFacts) -> str:
+        """What the pod's claims wait for, whatever the node; "" = nothing."""
+        for name in pod.claims:
+            claim = self._claims.get((pod.namespace, name))
+            if claim is None or "deletionTimestamp" in claim["metadata"]:
+                return f'persistentvolumeclaim "{name}" not found'
+            if not _is_bound(claim) and not self._waits(claim):
+                return f"pod has unbound immediate PersistentVolumeClaims ({name})"
+            if _is_bound(claim) and claim["spec"]["volumeName"] not in self._volumes:
+                return f'persistentvolume "{claim["spec"]["volumeName"]}" not found'
+        return ""
+
+    def _places_of_claim(self, key: Key) -> tuple[Term, ...]:
+        claim = self._claims.get(key)
+        if claim is None:
+            return ()
+        if _is_bound(claim):
+            volume = self._volumes.get(claim["spec"]["volumeName"])
+            return () if volume is None else _places_of_volume(volume)
+        found = [_places_of_volume(volume) for volume in self._free_volumes(key, claim)]
+        if self._can_provision(claim):
+            found.append(self._places_of_class(claim))
+        if any(not terms for terms in found):
+            return ()
+        return tuple(sorted({term for terms in found for term in terms}, key=repr)) or (Term(),)
+
+    def _waits(self, claim: Json) -> bool:
+        found = self._classes.get(claim["spec"].get("storageClassName") or "")
+        return found is not None and found.get("volumeBindingMode") == "WaitForFirstConsumer"
+
+    def _can_provision(self, claim: Json) -> bool:
+        found = self._classes.get(claim["spec"].get("storageClassName") or "")
+        return found is not None and found.get("provisioner") != NO_PROVISIONER
+
+    def _places_of_class(self, claim: Json) -> tuple[Term, ...]:
+        topologies = self._classes[claim["spec"]["storageClassName"]].get("allowedTopologies") or ()
+        return tuple(
+            Term(tuple(Expression(one["key"], "In", tuple(one["values"])) for one in term["matchLabelExpressions"]))
+            for term in topologies
+        )
+
+    # --- what is done for them --------------------------------------------------------------------------------------
+
+    def choose(self, pod: PodFacts, node: NodeFacts) -> tuple[Choice, ...]:
+        """What is to be done for claims of the pod that are not bound; the volumes are kept for them."""
+        choices = []
+        for name in pod.claims:
+            key = pod.namespace, name
+            claim = self._claims.get(key)
+            if claim is None or _is_bound(claim):
+                continue
+            fitting = [
+                volume
+                for volume in self._free_volumes(key, claim)
+                if matches_affinity((), _places_of_volume(volume), dict(node.labels), node.name)
+            ]
+            best = min(fitting, key=lambda volume: (_size(volume), volume["metadata"]["name"]), default=None)
+            volume = "" if best is None else best["metadata"]["name"]
+            if volume:
+                self._taken[volume] = key
+            choices.append(Choice(key, claim["metadata"]["uid"], volume))
+        return tuple(choices)
+
+    def is_bound(self, key: Key) -> bool:
+        """Whether the claim is bound by now."""
+        claim = self._claims.get(key)
+        return claim is not None and _is_bound(claim)
+
+    def was_given_up(self, key: Key, node: str) -> bool:
+        """Whether the claim is gone, or was seen with this node told to it and is without it now: so a provisioner says
+        that it cannot make a volume there."""
+        claim = self._claims.get(key)
+        if claim is None:
+            return True
+        told = (claim["metadata"].get("annotations") or {}).get(SELECTED_NODE)
+        if told == node:
+            self._told[key] = node
+            return False
+        return self._told.pop(key, "") == node
+
+    def _free_volumes(self, key: Key, claim: Json) -> Iterable[Json]:
+        """Volumes that are nobody's, or kept for this claim, and do for it."""
+        spec = claim["spec"]
+        selector = parse_selector(spec.get("selector"))
+        for name, volume in self._volumes.items():
+            owner = volume["spec"].get("claimRef")
+            is_mine = owner is not None and (owner.get("namespace"), owner.get("name")) == key
+            if not is_mine and (owner is not None or self._taken.get(name, key) != key):
+                continue
+            if not is_mine and (volume.get("status") or {}).get("phase") != "Available":
+                continue
+            if (volume["spec"].get("storageClassName") or "") != (spec.get("storageClassName") or ""):
+                continue
+            if not set(spec.get("accessModes") or ()) <= set(volume["spec"].get("accessModes") or ()):
+                continue
+            if (volume["spec"].get("volumeMode") or "Filesystem") != (spec.get("volumeMode") or "Filesystem"):
+                continue
+            if selector is not None and not meets_all(selector, volume["metadata"].get("labels") or {}):
+                continue
+            if _size(volume) >= parse_kubernetes_memory(spec["resources"]["requests"]["storage"]):
+                yield volume
+
+
+def _is_bound(claim: Json) -> bool:
+    return bool(claim["spec"].get("volumeName")) and BIND_COMPLETED in (claim["metadata"].get("annotations") or {})
+
+
+def _size(volume: Json) -> int:
+    return parse_kubernetes_memory(volume["spec"]["capacity"]["storage"])
+
+
+def _places_of_volume(volume: Json) -> tuple[Term, ...]:
+    """Terms on nodes, one of which must hold; () = the volume can be reached from anywhere."""
+    required = (volume["spec"].get("nodeAffinity") or {}).get("required") or {}
+    terms = tuple(parse_term(term) for term in required.get("nodeSelectorTerms") or ())
+    labels = volume["metadata"].get("labels") or {}
+    zones = tuple(Expression(key, "In", tuple(labels[key].split("__"))) for key in ZONE_LABELS if key in labels)
+    if not zones:
+        return terms
+    return tuple(Term((*term.labels, *zones), term.fields) for term in terms or (Term(),))
