@@ -77,6 +77,12 @@ def describe_config(config: Config) -> dict[str, Any]:
         "kill_wait": render_duration(config.kill_wait_ms),
         "retries": config.retries,
         "log_level": config.log_level,
+        "kubernetes": {
+            "shared_folder": config.shared_folder or "none",
+            "shared_claim": config.shared_claim or "none",
+            "lease": config.lease or "none",
+            "lease_duration": render_duration(config.lease_ms),
+        },
     }
 
 
