@@ -18,6 +18,7 @@ from clearway.cli.session import Session, session_of
 from clearway.model.errors import InputError
 
 if TYPE_CHECKING:
+    from clearway.bootstrap.demo import Demonstration
     from clearway.bootstrap.live import ControlPlane, UpRequest
     from clearway.bootstrap.places import Places, Running
     from clearway.client import Client
@@ -32,6 +33,9 @@ EXIT_DEMO_FAILED: Final = 1
 EXIT_NOT_STOPPED: Final = 69
 EXIT_NOT_STARTED: Final = 69
 EXIT_INTERRUPTED: Final = 130
+LINES_SHOWN: Final = 3
+"""Of what happened last, below the picture of the demonstration."""
+DEMO_IS_OVER: Final = "The demonstration is over; Ctrl-C ends the control plane and says what was seen"
 LINES_TOLD: Final = 12
 """Last lines of the log of a control plane that did not start."""
 
@@ -184,7 +188,7 @@ def _run_demo(session: Session, plane: "ControlPlane", ended: threading.Event, *
         narrator = threading.Thread(target=story.run, name="clearway-demo", daemon=True)
         narrator.start()
         if session.screen.is_terminal and not exit_when_done:
-            _watch(session, plane, ended)
+            _watch(session, plane, story, ended)
         else:
             _narrate(session, story, ended, exit_when_done=exit_when_done)
         ended.set()
@@ -195,22 +199,25 @@ def _run_demo(session: Session, plane: "ControlPlane", ended: threading.Event, *
     return 0 if story.is_good or not exit_when_done else EXIT_DEMO_FAILED
 
 
-def _watch(session: Session, plane: "ControlPlane", ended: threading.Event) -> None:
+def _watch(session: Session, plane: "ControlPlane", story: "Demonstration", ended: threading.Event) -> None:
+    """The picture of `clearway top`, and below it what happened last, until Ctrl-C."""
+    from rich.console import Group
     from rich.live import Live
+    from rich.text import Text
 
     from clearway.cli.live_top import fetch_scene
     from clearway.cli.show_top import draw_scene
 
     with plane.client() as client, Live(console=session.screen, screen=True, auto_refresh=False) as live:
         while not ended.wait(0.5):
-            live.update(draw_scene(session, fetch_scene(client)), refresh=True)
+            last = Text("".join(f"  {line}\n" for line in story.lines[-LINES_SHOWN:]), style="dim")
+            if story.is_over:
+                last.append(f"  {session.translate(DEMO_IS_OVER)}", style="bold not dim")
+            live.update(Group(draw_scene(session, fetch_scene(client)), last), refresh=True)
 
 
-def _narrate(session: Session, story: "object", ended: threading.Event, *, exit_when_done: bool) -> None:
+def _narrate(session: Session, story: "Demonstration", ended: threading.Event, *, exit_when_done: bool) -> None:
     """Print what happens, a line each, until it is over or interrupted."""
-    from clearway.bootstrap.demo import Demonstration
-
-    assert isinstance(story, Demonstration)
     shown = 0
     while not ended.is_set():
         is_over = story.is_over

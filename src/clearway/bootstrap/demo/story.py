@@ -6,7 +6,7 @@ What it says comes from the control plane's own rows and the jobs' own output, n
 import json
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -80,7 +80,8 @@ class Demonstration:
         self._await(lambda: self._seen[urgent].state.is_final and self._seen[gang].state.is_final)
         tasks = self._submit(acts["burst"], "a burst of 24 tasks")
         everything = [elastic, train, gang, *tasks, urgent]
-        self._await(lambda: all(self._seen[job].state.is_final for job in everything))
+        self._await_end(tasks, "the burst of tasks has ended")
+        self._await_end(everything, "all jobs have ended")
         if not self._ended.is_set():
             self._judge(elastic, train, gang, tasks, urgent)
 
@@ -110,6 +111,14 @@ class Demonstration:
                 self._give_up(f"{bad[0].name} ({bad[0].id}) ended: {bad[0].state.value}; see {bad[0].workdir}")
                 return
         self._give_up("the demonstration did not come to its end")
+
+    def _await_end(self, jobs: Sequence[JobId], what: str) -> None:
+        """Look until all of them have ended, and say so."""
+        self._await(lambda: all(self._seen[job].state.is_final for job in jobs))
+        ended = [self._seen[job] for job in jobs if self._seen[job].state.is_final]
+        if len(ended) == len(jobs):
+            good = sum(job.state is JobState.COMPLETED for job in ended)
+            self.lines.append(f"{what}: {good} of {len(jobs)} completed")
 
     def _give_up(self, reason: str) -> None:
         self._find(False, reason)
