@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from clearway.engine.policy import RuntimeSource
-from clearway.model.events import NodeDrained
+from clearway.model.events import NodeDrained, NodeUp
 from clearway.model.units import HOUR_MS
 from clearway.policies.named import POLICY_NAMES, named_policy
-from clearway.sim.random_world import make_world
+from clearway.sim.random_world import make_power_world, make_world
 from clearway.sim.synthetic import generate_from_spec
 from clearway.sim.traces import read_workload
 from clearway.wire.cluster import parse_cluster_short
@@ -48,6 +48,19 @@ def test_random_world_is_decided_alike_live_and_in_the_twin(seed):
         tenants=world.tenants,
         faults=world.faults,
         extra_events=extra,
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_world_with_a_power_budget_is_decided_alike_live_and_in_the_twin(seed):
+    world = make_power_world(seed)
+    check_parity(
+        named_policy("easy"),
+        world.workload,
+        world.cluster,
+        queues=tuple(replace(queue, job_devices_max_milli=None) for queue in world.queues),
+        tenants=world.tenants,
+        extra_events=tuple(event for event in world.extra_events if not isinstance(event, NodeDrained | NodeUp)),
     )
 
 

@@ -155,6 +155,12 @@ class FakeBackend:
 
     # --- what a script does -----------------------------------------------------------------------------------------
 
+    def become(self, nodes):
+        """Another control plane will find these nodes; the first devices of each are those that it had."""
+        self.specs = tuple(nodes)
+        more = sum(node.device_count for node in self.specs) - len(self.used_milli)
+        self.used_milli = np.concatenate([self.used_milli, np.zeros(max(more, 0), dtype=np.int64)])
+
     def break_node(self, now_ms, name):
         """The node fails, with all that runs there."""
         self._pass_time(now_ms)

@@ -114,6 +114,7 @@ class LiveRun:
             self.clock,
             queues=(*queues, *missing_queues(self.jobs, queues)),
             tenants=(*tenants, *missing_tenants(self.jobs, tenants)),
+            power_budget_watts=cluster.power_budget_watts,
             settings=ControlSettings(guard=GuardSettings(retries_max=0)),
             decision_log=self.lines.append,
         )

@@ -247,6 +247,7 @@ def start_control_plane(request: UpRequest, progress: Callable[[int, int], None]
             SystemClock(),
             queues=site.queues,
             tenants=site.tenants,
+            power_budget_watts=config.power_budget_watts,
             settings=ControlSettings(guard=guard_of(config)),
             snapshots=snapshots_of(places, store.reader),
         )
@@ -443,6 +444,7 @@ def _note_unchanged(before: Config, after: Config) -> list[str]:
         "visible_devices",
         "cluster",
         "kill_wait_ms",
+        "power_budget_watts",
         "retries",
         "log_level",
     )

@@ -227,6 +227,7 @@ LIVE: Final[Mapping[str, str]] = {
     "Ends at the latest": "最迟结束于",
     "Ran for": "运行时长",
     "Progress": "进度",
+    "degraded": "降级",
     "Saved up to": "已保存至",
     "Restarts": "重启次数",
     "Exit code": "退出码",

@@ -160,6 +160,8 @@ def show_nodes(session: Session, nodes: Sequence[NodeView]) -> None:
         table.columns[place].justify = "left"
     for node in nodes:
         state = Text(node.state.value, style=NODE_STYLES.get(node.state, ""))
+        if node.is_degraded:
+            state.append(f" ({session.translate('degraded')})", style="red")
         figures = (_free_of(node.cpu_free_milli, node.cpu_milli, MILLI), _memory_of(node))
         table.add_row(
             Text(node.name), state, Text(gres_of(node)), map_devices(node), *map(Text, figures), Text(_remark(node))

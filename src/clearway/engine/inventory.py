@@ -44,7 +44,7 @@ from clearway.engine.tables import (
     grow_table,
     make_table,
 )
-from clearway.model.cluster import DeviceGroup, NodeSpec
+from clearway.model.cluster import DeviceGroup, NodeSpec, added_groups
 from clearway.model.errors import InputError
 
 WHOLE_PPM = 1_000_000
@@ -109,14 +109,18 @@ class Inventory:
         return node
 
     def change(self, spec: NodeSpec) -> int:
-        """The node of that name has other CPUs, memory, labels or neighbours; returns its index.
+        """The node of that name has other CPUs, memory, labels or neighbours, or the last one more devices, which are
+        sick at first; returns its index.
 
         What is free changes by as much as the total, and falls below zero while more is held than there is.
         """
         node = self.index(spec.name)
         known = self.specs[node]
-        if (spec.groups, spec.nvlink, spec.leaf, spec.block) != (known.groups, known.nvlink, known.leaf, known.block):
+        added = () if spec.groups == known.groups else added_groups(known, spec)
+        is_same = (spec.nvlink, spec.leaf, spec.block) == (known.nvlink, known.leaf, known.block)
+        if added is None or not is_same or (added and not self.can_grow(node)):
             raise InputError(f"node {spec.name!r}: expected its devices and place as before, found others")
+        self._grow(node, added)
         self.specs[node] = spec
         self.eligibility.set_node(node, spec.labels)
         self.crowds.set_node(node, spec)
@@ -129,6 +133,26 @@ class Inventory:
             column[free] += now - column[total]
             column[total] = now
         return node
+
+    def can_grow(self, node: int) -> bool:
+        """Whether devices of the node can be numbered behind those that it has: nothing else comes after them."""
+        return int(self.nodes[NODE_POOL_END, node]) == self.pool_count
+
+    def _grow(self, node: int, added: tuple[DeviceGroup, ...]) -> None:
+        for group in added:
+            begin, model = self.device_count, model_number(self.models, group.model)
+            pool = int(self.nodes[NODE_POOL_END, node]) - 1
+            if self.pools[POOL_MODEL, pool] == model:
+                self.pools[POOL_SIZE, pool] += group.count
+                self._add_devices(pool, group)
+            else:
+                self._add_pool(node, group)
+                pool = self.pool_count - 1
+                self.totals[[model, TOTALS - 1]] -= group.count
+                self.pools[[POOL_FREE, POOL_MASK], pool] = 0
+                self.nodes[NODE_POOL_END, node] = self.pool_count
+            self.pools[POOL_NVLINK_SIZE, pool] = group.nvlink_size or self.pools[POOL_SIZE, pool]
+            self.devices[DEVICE_HEALTHY, begin : self.device_count] = 0
 
     def _write_node(self, node: int, spec: NodeSpec, pool_begin: int) -> None:
         column = self.nodes[:, node]

@@ -203,7 +203,12 @@ class ClusterState:
 
     def _on_node_added(self, event: NodeAdded) -> None:
         node = self.inventory.add(event.node)
-        if len(event.node.groups) > 1:
+        self._note_hardware(len(event.node.groups))
+        set_usable_entry(node, 1, self.door)
+
+    def _note_hardware(self, groups: int) -> None:
+        """The inventory has changed. groups: of devices of the node that did it."""
+        if groups > 1:
             self.meta[META_MANY_POOLS] = 1
         self.meta[META_NODES] = self.inventory.node_count
         self.meta[META_POOLS] = self.inventory.pool_count
@@ -213,15 +218,20 @@ class ClusterState:
         self.capacity_grew = True
         self.accounts.refresh(self.inventory.milli)
         self.refresh_box()
-        set_usable_entry(node, 1, self.door)
 
     def _on_node_changed(self, event: NodeChanged) -> None:
         crowds = self.inventory.specs[self.inventory.index(event.node.name)].crowds
+        known = self.inventory.device_count
         node = self.inventory.change(event.node)
         self.refresh_box_if_grown()
         if event.node.crowds != crowds:
             for row in [row for row in self.claims if self.by_row[row].spec.request.neighbours]:
                 self.unclaim(row)
+        if self.inventory.device_count > known:
+            self._note_hardware(len(event.node.groups))
+            for device in range(known, self.inventory.device_count):
+                self.inventory.devices[DEVICE_HEALTHY, device] = 1
+                refresh_device_entry(device, self.door)
         self.classes.table[CLASS_WHEN_EMPTY] = NONE
         self.capacity_grew = True
         self._unclaim_on(node)

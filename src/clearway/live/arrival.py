@@ -2,11 +2,12 @@
 
 Nodes are compared by name. A new one is added. One that is gone counts as down, and so does what ran there. One that is
 there again is up, with all its devices, until a report says otherwise; a drained one stays drained. CPUs, memory and
-labels may be others than before. A node's devices cannot change under its name, for jobs hold them by number: then the
-start is refused.
+labels may be others than before. Jobs hold devices by number: the last of a node may be missing, and are down then with
+what ran there; the last node may have more. Where numbers would come to mean other devices, the start is refused.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from clearway.engine.inventory import Inventory
@@ -14,9 +15,10 @@ from clearway.engine.state import ClusterState
 from clearway.engine.tables import DEVICE_HEALTHY
 from clearway.live.books import Books
 from clearway.live.views import Places
-from clearway.model.cluster import NodeSpec, QueueSpec, TenantSpec
+from clearway.model.cluster import NodeSpec, QueueSpec, TenantSpec, added_groups
 from clearway.model.errors import InputError
 from clearway.model.events import (
+    DeviceDown,
     DeviceUp,
     Event,
     JobFinished,
@@ -26,6 +28,7 @@ from clearway.model.events import (
     NodeDown,
     NodeDrained,
     NodeUp,
+    PowerBudgetSet,
     QueueSet,
     TenantSet,
 )
@@ -36,6 +39,7 @@ MEMORY_PERCENT: Final = 2
 """A machine's memory as its kernel counts it differs by this much from boot to boot: nothing that need be told."""
 
 GONE: Final = "the node was not found when the control plane started"
+MISSING: Final = "the device was not found when the control plane started"
 
 
 def site_events(
@@ -50,6 +54,12 @@ def site_events(
     yield from (TenantSet(now_ms, tenant) for tenant in tenants if known_tenants.get(tenant.name) != tenant)
 
 
+def power_events(now_ms: int, state: ClusterState, watts: int | None) -> Iterator[Event]:
+    """The budget of the site, where it is not yet what it is to be."""
+    if state.power_budget_watts != watts:
+        yield PowerBudgetSet(now_ms, watts)
+
+
 def node_events(
     now_ms: int, inventory: Inventory, nodes: Sequence[NodeSpec], drain_reasons: Mapping[str, str]
 ) -> Iterator[Event]:
@@ -58,10 +68,13 @@ def node_events(
     found = {node.name: node for node in nodes}
     for name, index in known.items():
         if name in found:
-            check_same(inventory.specs[index], found[name])
-            if is_changed(inventory.specs[index], found[name]):
-                yield NodeChanged(now_ms, found[name])
+            before = inventory.specs[index]
+            now = merge_node(before, found[name], can_grow=inventory.can_grow(index))
+            if is_changed(before, now):
+                yield NodeChanged(now_ms, now)
             yield from _back(now_ms, inventory, index, drain_reasons)
+            missing = range(found[name].device_count, before.device_count)
+            yield from (DeviceDown(now_ms, name, device, MISSING) for device in missing)
         elif inventory.is_up[index]:
             yield NodeDown(now_ms, name, GONE)
     yield from (NodeAdded(now_ms, node) for node in nodes if node.name not in known)
@@ -79,14 +92,23 @@ def _back(now_ms: int, inventory: Inventory, index: int, drain_reasons: Mapping[
             yield DeviceUp(now_ms, name, device)
 
 
-def check_same(known: NodeSpec, found: NodeSpec) -> None:
-    """Raise InputError unless the node's devices and place are what the journal says."""
-    before, now = _hardware(known), _hardware(found)
-    if before != now:
-        raise InputError(
-            f"node {known.name!r}: expected {before} as in the journal, found {now}; start it with the devices that it "
-            "had, or give the node a new name: jobs that ran on the old one are then started anew"
-        )
+def merge_node(known: NodeSpec, found: NodeSpec, *, can_grow: bool) -> NodeSpec:
+    """The node as it is to be known from now on: as found, with the devices that it had under their numbers, and others
+    behind them if it can grow. Raises InputError where it is another machine: its place is another, or the numbers of
+    its devices would be."""
+    if (known.nvlink, known.leaf, known.block) == (found.nvlink, found.leaf, found.block):
+        added = added_groups(known, found)
+        if added == () or (added is None and added_groups(found, known) is not None):
+            return replace(found, groups=known.groups)
+        if added is not None and can_grow:
+            counts = [group.count for group in found.groups]
+            grown = (replace(group, count=count) for group, count in zip(known.groups, counts, strict=False))
+            return replace(found, groups=(*grown, *found.groups[len(known.groups) :]))
+    raise InputError(
+        f"node {known.name!r}: expected {_hardware(known)} as in the journal, or a part, found {_hardware(found)}; "
+        "start it with the devices that it had, or give the node a new name: jobs that ran on the old one are then "
+        "started anew"
+    )
 
 
 def _hardware(node: NodeSpec) -> str:
@@ -96,10 +118,12 @@ def _hardware(node: NodeSpec) -> str:
 
 
 def is_changed(known: NodeSpec, found: NodeSpec) -> bool:
-    """Whether CPUs, memory or labels are others than the journal says."""
+    """Whether CPUs, memory, labels or devices are others than the journal says."""
     if (known.memory_bytes is None) != (found.memory_bytes is None):
         return True
     slack = (known.memory_bytes or 0) * MEMORY_PERCENT // 100
+    if known.groups != found.groups:
+        return True
     is_near = abs((known.memory_bytes or 0) - (found.memory_bytes or 0)) <= slack
     return not is_near or (known.cpu_milli, known.labels) != (found.cpu_milli, found.labels)
 
@@ -122,3 +146,14 @@ def lost_jobs(
             yield JobStopped(
                 now_ms, holding.job, holding.generation, StopCause.NODE_FAILED, saved_ms, f"{lost}: {GONE}"
             )
+
+
+def stopped_jobs(now_ms: int, books: Books, places: Places, found: Iterable[Event]) -> Iterator[JobStopped]:
+    """Jobs that lay on devices that are missing by what was found."""
+    missing = {(event.node, event.device) for event in found if isinstance(event, DeviceDown)}
+    for holding in books.holdings() if missing else ():
+        place = {(node, device) for node, devices in places.locate(holding.allocation) for device in devices}
+        if place & missing and not holding.is_suspended:
+            node, device = min(place & missing)
+            saved_ms, reason = books.jobs[holding.job].view.saved_ms, f"device {device} of {node}: {MISSING}"
+            yield JobStopped(now_ms, holding.job, holding.generation, StopCause.DEVICE_FAILED, saved_ms, reason)

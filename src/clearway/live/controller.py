@@ -24,7 +24,7 @@ from clearway.engine.policy import Policy
 from clearway.forecast.runtime import RuntimeHistory
 from clearway.kernel import Kernel
 from clearway.kernel.decisions import DecisionDigest, render_decision
-from clearway.live.arrival import lost_jobs, node_events, site_events
+from clearway.live.arrival import lost_jobs, node_events, power_events, site_events, stopped_jobs
 from clearway.live.books import Draft, Place, each_part
 from clearway.live.clock import Clock
 from clearway.live.guard import DEFAULT_GUARD, GuardSettings
@@ -99,8 +99,9 @@ class _Unwritten:
 class Controller:
     """See `clearway.ports.control.Control`. `start` once, then `run` in a thread of its own, or `turn` by turn.
 
-    queues, tenants: the site; see `set_site`. decision_log: gets one line per command. snapshots: from which a start
-    goes on; None = it reads the whole journal. read_from: the record of the one that was taken.
+    queues, tenants: the site; see `set_site`. power_budget_watts: of all its devices; None = any amount. decision_log:
+    gets one line per command. snapshots: from which a start goes on; None = it reads the whole journal. read_from: the
+    record of the one that was taken.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class Controller:
         *,
         queues: Sequence[QueueSpec] = (),
         tenants: Sequence[TenantSpec] = (),
+        power_budget_watts: int | None = None,
         settings: ControlSettings | None = None,
         decision_log: Callable[[str], None] | None = None,
         snapshots: Snapshots | None = None,
@@ -122,6 +124,7 @@ class Controller:
         self._store = store
         self._clock = clock
         self._site = (tuple(queues), tuple(tenants))
+        self._power_budget_watts = power_budget_watts
         self._decision_log = decision_log
         self._snapshots = snapshots
         self.digest = DecisionDigest()
@@ -154,12 +157,16 @@ class Controller:
         state, nodes = memory.kernel.state, self._backend.nodes()
         found = list(node_events(now_ms, state.inventory, nodes, memory.views.drain_reasons))
         world = World(launch=self._launch, locate=self._locate, wake=self._inbox.wake)
-        reports = list(self._backend.connect(now_ms, memory.books.holdings(), world))
+        lost = list(stopped_jobs(now_ms, memory.books, memory.places, found))
+        over = {event.job for event in lost}
+        held = [holding for holding in memory.books.holdings() if holding.job not in over]
+        reports = [*lost, *self._backend.connect(now_ms, held, world)]
         gone = [event.node for event in found if isinstance(event, NodeDown)]
         reports += lost_jobs(now_ms, memory.books, memory.places, gone, reports)
         told = memory.take_reports(reports, now_ms, new=[node.name for node in nodes])
         started = ControlStarted(now_ms, memory.kernel.policy.name)
-        self._told = [started, *site_events(now_ms, state, *self._site), *found, *told]
+        site = (*site_events(now_ms, state, *self._site), *power_events(now_ms, state, self._power_budget_watts))
+        self._told = [started, *site, *found, *told]
         known = memory.draft()
         for event in self._told:
             known.note(event)

@@ -1,6 +1,6 @@
 """What a cluster is made of, and who may use how much of it. Frozen values."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from clearway.model.ids import NodeName, QueueName, TenantName
 from clearway.model.units import DEVICES_PER_MODEL_MAX
@@ -53,6 +53,19 @@ class NodeSpec:
     def device_count(self) -> int:
         """All devices of the node."""
         return sum(group.count for group in self.groups)
+
+
+def added_groups(known: NodeSpec, found: NodeSpec) -> tuple[DeviceGroup, ...] | None:
+    """The devices that `found` has behind those of `known`, () = none; None = it is not `known` with more devices, for
+    then the numbers of those that it had would be others. Only models and counts are compared."""
+    head = len(known.groups)
+    shared = list(zip(known.groups, found.groups, strict=False))
+    if len(shared) < head or any(old.model != new.model for old, new in shared):
+        return None
+    if any(old.count != new.count for old, new in shared[:-1]) or any(new.count < old.count for old, new in shared):
+        return None
+    more = [replace(new, count=new.count - old.count) for old, new in shared[-1:] if new.count > old.count]
+    return (*more, *found.groups[head:])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

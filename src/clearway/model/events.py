@@ -24,9 +24,11 @@ class NodeAdded:
 
 @dataclass(frozen=True, slots=True)
 class NodeChanged:
-    """What a node offers is something else now: CPUs and memory (others took some, or gave some back) or labels.
+    """What a node offers is something else now: CPUs and memory (others took some, or gave some back), labels, or more
+    devices.
 
-    node: all of it anew, with the devices and the place in the topology that it had. What runs there goes on.
+    node: all of it anew, with the place in the topology and the devices that it had. Behind these the last node of the
+    cluster may have others. What runs there goes on.
     """
 
     at_ms: int

@@ -146,6 +146,12 @@ class NodeView:
     labels: tuple[tuple[str, str], ...] = ()
     reason: str = ""
 
+    @property
+    def is_degraded(self) -> bool:
+        """Whether it is there without some of its devices."""
+        is_there = self.state is not NodeState.DOWN
+        return is_there and any(device.state is DeviceState.DOWN for device in self.devices)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueView:

@@ -144,7 +144,7 @@ class ShadowCluster:
         self.books.add_node(event.node)
 
     def _on_node_changed(self, event: NodeChanged) -> None:
-        self.books.node(event.node.name).spec = event.node
+        self.books.change_node(event.node)
 
     def _on_node(self, event: NodeDown | NodeUp | NodeDrained) -> None:
         node = self.books.node(event.node)

@@ -92,6 +92,16 @@ class Books:
         for group in spec.groups:
             self.devices += [ShadowDevice(number, group.model, group.memory_bytes) for _ in range(group.count)]
 
+    def change_node(self, spec: NodeSpec) -> None:
+        """A node offers something else; the last one may have more devices."""
+        node = self.node(spec.name)
+        begin, number = len(self.devices) - node.devices_begin, self.node_index[spec.name]
+        wanted = [(group.model, group.memory_bytes) for group in spec.groups for _ in range(group.count)]
+        if len(wanted) > node.spec.device_count:
+            assert number == len(self.nodes) - 1, "only the last node can be given devices"
+            self.devices += [ShadowDevice(number, model, memory) for model, memory in wanted[begin:]]
+        node.spec = spec
+
     def node(self, name: str) -> ShadowNode:
         """The node of that name."""
         return self.nodes[self.node_index[name]]

@@ -32,7 +32,7 @@ from clearway.wire.configtoml import parse_toml_document
 from clearway.wire.documents import Document, parse_document, validate_document
 from clearway.wire.problems import NOTHING, ParseError, Problem, raise_problems, suggest_name
 from clearway.wire.schema import Count, Name, Schema, Text, convert
-from clearway.wire.units import DeviceRequest, Scalar, parse_devices, parse_duration
+from clearway.wire.units import DeviceRequest, Scalar, parse_devices, parse_duration, parse_power
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8642"
 """Loopback only."""
@@ -160,6 +160,7 @@ class ConfigModel(site_file.SiteModel):
     devices: Annotated[object, convert(_read_own_devices)] = "auto"
     visible_devices: Literal["index", "uuid"] = "index"
     cluster: cluster_file.ClusterModel | None = None
+    power_budget: Annotated[int | None, convert(parse_power)] = None
     users: tuple[UserModel, ...] = ()
     default_tenant: Name = ROOT_TENANT
     kill_wait: Annotated[int, convert(_read_delay)] = 30 * SECOND_MS
@@ -209,12 +210,11 @@ class Config:
     """What a control plane is to be. Times in milliseconds; None = chosen by whoever starts it.
 
     host_names: by which clients may call the server besides its address. policy: a name, a path, or the settings of a
-    policy file. devices: virtual devices of this machine; None = those
-    that the machine has. cluster: virtual nodes instead; None = this machine is the only node. visible_devices: how
-    CUDA_VISIBLE_DEVICES names GPUs, by `index` or `uuid`.
-    shared_folder, shared_claim: for pods of submitted jobs; "" = none. lease, lease_ms: of several control planes over
-    one Kubernetes cluster; "" = there is one alone. document: what was read, for messages; None =
-    defaults.
+    policy file. devices: virtual devices of this machine; None = those that the machine has. cluster: virtual nodes
+    instead; None = this machine is the only node. visible_devices: how CUDA_VISIBLE_DEVICES names GPUs, by `index` or
+    `uuid`. power_budget_watts: of all devices together; None = any amount. shared_folder, shared_claim: for pods of
+    submitted jobs; "" = none. lease, lease_ms: of several control planes over one Kubernetes cluster; "" = there is one
+    alone. document: what was read, for messages; None = defaults.
     """
 
     state_dir: Path | None = None
@@ -228,6 +228,7 @@ class Config:
     devices: DeviceRequest | None = None
     visible_devices: str = "index"
     cluster: ClusterSpec | None = None
+    power_budget_watts: int | None = None
     site: site_file.Site = field(default_factory=lambda: site_file.Site(DEFAULT_QUEUES, ()))
     users: tuple[UserDefaults, ...] = ()
     default_tenant: TenantName = ROOT_TENANT
@@ -307,6 +308,7 @@ def _make_config(model: ConfigModel, short: ClusterSpec | None, document: Docume
         devices=devices,
         visible_devices=model.visible_devices,
         cluster=cluster,
+        power_budget_watts=model.power_budget or (cluster.power_budget_watts if cluster else None),
         site=site if site.queues else replace(site, queues=DEFAULT_QUEUES),
         users=tuple(
             UserDefaults(name=user.name, tenant=TenantName(user.tenant), role=user.role) for user in model.users

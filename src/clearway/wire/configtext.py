@@ -27,6 +27,7 @@ EXAMPLE: Final = """\
 
 # devices: auto                           # GPUs by NVML, else one virtual device per CPU; 8 or V100:8 = virtual ones
 # visible_devices: index                  # how CUDA_VISIBLE_DEVICES names GPUs; or uuid
+# power_budget: 2kW                       # what all devices may draw together; they are capped, or wait
 # cluster: 2x8:V100                       # or several virtual nodes; also `{nodes: [...]}` as in a cluster file
 
 queues:
@@ -69,6 +70,7 @@ def describe_config(config: Config) -> dict[str, Any]:
         "policy": config.policy,
         "devices": "auto" if devices is None else f"{devices.model + ':' if devices.model else ''}{devices.count}",
         "visible_devices": config.visible_devices,
+        "power_budget": config.power_budget_watts,
         "cluster": cluster,
         "queues": [_describe_queue(queue) for queue in config.site.queues],
         "tenants": [_describe_tenant(tenant) for tenant in config.site.tenants],

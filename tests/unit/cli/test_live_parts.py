@@ -135,7 +135,9 @@ def test_a_wrong_option_is_refused(words):
 
 
 def test_a_step_starts_its_tasks_with_their_ranks(capfd):
-    line = split_line("sbatch", ["-n", "3", "sh", "-c", "echo rank $SLURM_PROCID of $SLURM_NTASKS; exit $SLURM_PROCID"], OWN)
+    line = split_line(
+        "sbatch", ["-n", "3", "sh", "-c", "echo rank $SLURM_PROCID of $SLURM_NTASKS; exit $SLURM_PROCID"], OWN
+    )
     assert run_step(line, {"PATH": "/usr/bin:/bin", "SLURM_NNODES": "1"}) == 2
     assert sorted(capfd.readouterr().out.splitlines()) == [f"rank {rank} of 3" for rank in range(3)]
 

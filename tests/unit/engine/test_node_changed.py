@@ -1,11 +1,13 @@
 """A node that offers something else than before: what is free follows, what runs goes on."""
 
+from dataclasses import replace
+
 import pytest
 
 from clearway.model.cluster import DeviceGroup, NodeSpec
 from clearway.model.errors import InputError
-from clearway.model.events import NodeChanged
-from support.engine import add_nodes, finish, make_kernel, started_jobs, submit
+from clearway.model.events import NodeAdded, NodeChanged, NodeDrained
+from support.engine import add_nodes, finish, make_kernel, started, started_jobs, submit
 
 GROUPS = (DeviceGroup(model="H100", count=8),)
 
@@ -48,8 +50,54 @@ def test_nothing_new_starts_when_the_label_is_gone():
     assert started_jobs(submit(kernel, {"node_labels": (("zone", "a"),)})) == []
 
 
-def test_other_devices_than_before_are_refused():
+@pytest.mark.parametrize(
+    "groups",
+    [
+        (DeviceGroup(model="H100", count=3),),
+        (DeviceGroup(model="A100", count=4),),
+        (DeviceGroup(model="A100", count=1), DeviceGroup(model="H100", count=4)),
+    ],
+)
+def test_other_devices_than_before_are_refused(groups):
     kernel = make_kernel()
     add_nodes(kernel, 1, 4)
     with pytest.raises(InputError, match="devices and place as before"):
+        kernel.handle(NodeChanged(0, NodeSpec(name="n1", groups=groups)))
+
+
+def test_only_the_last_node_can_have_more_devices():
+    kernel = make_kernel()
+    add_nodes(kernel, 2, 4)
+    with pytest.raises(InputError, match="devices and place as before"):
         change(kernel)
+
+
+def test_jobs_start_on_devices_that_came_and_those_that_run_keep_theirs():
+    kernel = make_kernel()
+    add_nodes(kernel, 1, 4)
+    submit(kernel, {"devices": 3})
+    assert started_jobs(submit(kernel, {"devices": 5}, {"devices": 2, "device_models": ("T4",)})) == []
+    groups = (*GROUPS, DeviceGroup(model="T4", count=2, memory_bytes=16))
+    commands = kernel.handle(NodeChanged(0, NodeSpec(name="n1", groups=groups)))
+    assert [(start.job, start.allocation.devices.tolist()) for start in started(commands)] == [
+        (2, [3, 4, 5, 6, 7]),
+        (3, [8, 9]),
+    ]
+    assert kernel.state.device_shares_free().tolist() == [0] * 10
+
+
+@pytest.mark.parametrize("is_drained", [True, False])
+def test_node_that_was_given_devices_is_as_one_that_had_them_from_the_beginning(is_drained):
+    kernel, other = make_kernel(), make_kernel()
+    whole = NodeSpec(name="n1", groups=(*GROUPS, DeviceGroup(model="T4", count=2, memory_bytes=16)))
+    other.handle(NodeAdded(0, whole))
+    kernel.handle(NodeAdded(0, NodeSpec(name="n1", groups=(DeviceGroup(model="H100", count=2),))))
+    for one in (kernel, other) if is_drained else ():
+        one.handle(NodeDrained(0, "n1"))
+    kernel.handle(NodeChanged(0, replace(whole, groups=GROUPS)))
+    kernel.handle(NodeChanged(0, whole))
+    ours, theirs = kernel.state.inventory, other.state.inventory
+    for name in ("nodes", "pools", "devices"):
+        assert (getattr(ours, name) == getattr(theirs, name)).all(), name
+    assert (ours.totals == theirs.totals).all()
+    assert (ours.pool_count, ours.device_count, ours.milli) == (theirs.pool_count, theirs.device_count, theirs.milli)

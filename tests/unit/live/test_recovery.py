@@ -8,10 +8,10 @@ from clearway.engine.policy import Elasticity, Preemption, PreemptMode
 from clearway.model.errors import InputError
 from clearway.model.events import ControlStarted, NodeDown
 from clearway.model.jobs import Elastic
-from clearway.model.plan import Resize, Start
+from clearway.model.plan import Cap, Resize, Start
 from clearway.policies.named import named_policy
 from clearway.ports.storage import JournalError
-from clearway.ports.views import JobState, NodeState
+from clearway.ports.views import DeviceState, JobState, NodeState
 from support.fake_backend import FakeBackend
 from support.live import Plane, make_spec, make_submission
 from support.memory_store import MemoryStore
@@ -120,13 +120,45 @@ def test_node_that_comes_back_is_up_and_a_drained_one_stays_drained():
     assert plane.control.cluster().nodes[1].reason == "fan"
 
 
-def test_node_with_other_devices_is_refused_and_nothing_is_written():
+def test_node_of_another_place_is_refused_and_nothing_is_written():
     plane = Plane(devices=8).start()
-    plane.backend.specs = make_cluster(1, 4).nodes
+    plane.backend.specs = make_cluster(1, 8, leaf="l2").nodes
     before = list(plane.store.events)
-    with pytest.raises(InputError, match=r"n0.*8 x A100.*4 x A100"):
+    with pytest.raises(InputError, match=r"n0.*8 x A100.*8 x A100, leaf l2"):
         plane.start()
     assert plane.store.events == before
+
+
+def test_machine_with_fewer_devices_starts_says_which_are_missing_and_runs_their_jobs_elsewhere():
+    plane = Plane(devices=4).start()
+    plane.submit(*[make_spec(place) for place in range(3)], scripts=["run_ms=9000"] * 3)
+    plane.run(until_ms=1_000)
+    plane.backend.become(make_cluster(1, 2).nodes)
+    plane.start()
+    (node,) = plane.control.cluster().nodes
+    assert [device.state for device in node.devices[2:]] == [DeviceState.DOWN] * 2
+    assert node.devices[3].reason == "the device was not found when the control plane started"
+    assert node.is_degraded
+    assert [plane.state(job) for job in (1, 2, 3)] == [JobState.RUNNING, JobState.RUNNING, JobState.PENDING]
+    assert "device 2 of n0" in plane.store.rows[3].message
+    assert plane.backend.orphans == [(3, 1)]
+    plane.run()
+    assert {plane.state(job) for job in (1, 2, 3)} == {JobState.COMPLETED}
+    assert all(not {2, 3} & set(indices) for job in (1, 2, 3) for _, indices in plane.store.rows[job].devices)
+    plane.backend.become(make_cluster(1, 4).nodes)
+    plane.start()
+    assert not plane.control.cluster().nodes[0].is_degraded
+
+
+def test_machine_with_more_devices_has_them_used_while_its_jobs_run_on():
+    plane = Plane(devices=1).start()
+    plane.submit(make_spec(), make_spec(1, devices=3), scripts=["run_ms=9000", "run_ms=9000"])
+    plane.backend.become(make_cluster(1, 4).nodes)
+    plane.start()
+    plane.run(until_ms=100)
+    assert [plane.state(job) for job in (1, 2)] == [JobState.RUNNING, JobState.RUNNING]
+    plane.start().run()
+    assert [row.restarts for row in plane.store.rows.values()] == [0, 0]
 
 
 def test_damaged_journal_is_refused_before_anything_is_touched():
@@ -217,3 +249,30 @@ def test_frozen_job_that_was_to_go_on_has_lost_nothing():
     plane.run()
     row = plane.store.rows[1]
     assert (row.state, row.generation, row.end_ms) == (JobState.COMPLETED, 2, 1_100)
+
+
+def caps(plane):
+    return [(cap.node, cap.watts) for cap in plane.backend.performed if isinstance(cap, Cap)]
+
+
+def test_power_budget_caps_devices_once_for_each_control_plane_and_lifting_it_lifts_the_caps():
+    backend = FakeBackend(make_cluster(1, 4, watts_max=400).nodes)
+    plane = Plane(backend=backend, power_budget_watts=1_000).start()
+    plane.submit(make_spec(devices=4), scripts=["run_ms=9000"])
+    plane.run(until_ms=100)
+    ((node, watts),) = caps(plane)
+    assert (node, 4 * watts <= 1_000) == (0, True)
+    plane.start()
+    assert caps(plane) == [(0, watts)] * 2
+    plane.options = {}
+    plane.start()
+    plane.run(until_ms=200)
+    assert caps(plane)[-1] == (0, 0)
+
+
+def test_job_for_which_no_power_is_left_waits_and_says_so():
+    backend = FakeBackend(make_cluster(1, 4, watts_max=400).nodes)
+    plane = Plane(backend=backend, power_budget_watts=700).start()
+    plane.submit(*[make_spec(place) for place in range(4)], scripts=["run_ms=9000"] * 4)
+    plane.run(until_ms=2_000)
+    assert plane.control.job(4).reason == "PowerNotAvail"

@@ -225,9 +225,32 @@ def open_nvml() -> NvmlReader | None:
         return None
 
 
+class LostReader:
+    """Of a machine that had GPUs and finds none: looks again each time. find: returns a reader once there is one."""
+
+    def __init__(self, find: Callable[[], Reader | None]) -> None:
+        self._find = find
+        self._reader: Reader | None = None
+
+    def read(self) -> tuple[Reading, ...]:
+        """See `Reader.read`."""
+        self._reader = self._reader or self._find()
+        return () if self._reader is None else self._reader.read()
+
+    def take_xids(self) -> tuple[tuple[str, int], ...]:
+        """See `Reader.take_xids`."""
+        return () if self._reader is None else self._reader.take_xids()
+
+    def limit_power(self, index: int, watts: int, /) -> str:
+        """See `Reader.limit_power`."""
+        return "" if self._reader is None else self._reader.limit_power(index, watts)
+
+
 def find_gpus(node: NodeSpec, state: Path, *, is_by_uuid: bool = False) -> "NvmlDevices | None":
-    """The GPUs of this machine, for the backend in `state`; None = there are none."""
-    reader = open_nvml()
+    """The GPUs of this machine, for the backend in `state`; None = there are none, and there were none before."""
+    reader: Reader | None = open_nvml()
+    if reader is None and (state / SLOTS).exists():
+        reader = LostReader(open_nvml)
     if reader is None:
         return None
     name = group_name(state)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from clearway.adapters.local.nvml import NvmlDevices, NvmlReader, shorten_model
+from clearway.adapters.local.nvml import LostReader, NvmlDevices, NvmlReader, shorten_model
 from clearway.model.cluster import NodeSpec
 from clearway.model.ids import NodeName
 
@@ -286,6 +286,23 @@ def test_gpu_cut_into_instances_keeps_its_number_and_these_follow_and_are_replac
     assert devices.visible(NodeName("dgx"), (2, 3, 4)) == "MIG-c,MIG-b,MIG-d"
     whole = make_devices(make_h100s(2), memory=memory)
     assert list(health(whole)) == [2, 3, 4]
+
+
+def test_machine_that_finds_no_gpu_any_more_has_all_of_them_down_until_they_are_back(tmp_path):
+    memory = tmp_path / "devices.json"
+    make_devices(make_h100s(2), memory=memory)
+    found = []
+    devices = NvmlDevices(
+        LostReader(lambda: found[0] if found else None),
+        NODE,
+        is_ours=lambda _: False,
+        name_of=lambda _: "",
+        memory=memory,
+    )
+    assert devices.nodes()[0].device_count == 2
+    assert list(health(devices)) == [0, 1]
+    found.append(NvmlReader(make_h100s(2)))
+    assert health(devices) == {}
 
 
 def test_damaged_memory_of_devices_is_begun_anew(tmp_path, caplog):
