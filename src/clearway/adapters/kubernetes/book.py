@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from clearway.adapters.kubernetes.config import KubernetesConfig
+from clearway.adapters.kubernetes.convoys import PERMIT_MS, REST_FIRST_MS, REST_MAX_MS, gang_key, is_mixed
 from clearway.adapters.kubernetes.errors import UnreadableError
 from clearway.adapters.kubernetes.facts import PodFacts, PodPhase
 from clearway.adapters.kubernetes.gangs import Group, own_key, single_of
@@ -26,6 +27,7 @@ from clearway.adapters.kubernetes.manifests import OwnJob, binding_annotations
 from clearway.adapters.kubernetes.nodes import real_name
 from clearway.adapters.kubernetes.runs import (
     CONFLICTS_MAX,
+    KILLED,
     REST_MS,
     Arrival,
     Bind,
@@ -39,6 +41,7 @@ from clearway.adapters.kubernetes.runs import (
     Run,
     RunPhase,
     Slot,
+    finished,
 )
 from clearway.adapters.kubernetes.sightings import Sightings
 from clearway.model.events import (
@@ -55,12 +58,9 @@ from clearway.model.ids import JobId
 from clearway.model.jobs import Outcome, StopCause
 
 NOT_WHOLE = "its pods are not all there yet"
+NO_PLACE = "other pods of its gang have no place"
 NOT_MADE = "its Job did not make all of its pods in time; `kubectl describe job` says why"
 TAKEN_AWAY = "a pod of it was taken away"
-
-SIGNALLED = 128
-KILLED = SIGNALLED + 9
-"""Exit codes of containers: 128 + the signal that ended it; 9 is the one that comes when the grace is over."""
 
 WRITERS = (PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED)
 """Phases of pods that may have written something."""
@@ -112,11 +112,11 @@ class Book(Sightings):
     def restore(self, now_ms: int, job: JobId, origin: str, size: int, message: str = "") -> None:
         """The job of `size` pods waits already, as the journal says; its pods are found by its origin. message: why it
         is held."""
-        key, _, _ = origin.rpartition("#")
-        bundle = self.bundles.get(key)
+        bundle = self._bundle_for(origin)
         if bundle is None or bundle.job is not None:
             self._events.append(JobCancelled(now_ms, job))
             return
+        key = bundle.group.key
         bundle.job, bundle.key, bundle.size, bundle.is_held = job, origin, size, message == NOT_WHOLE
         self.jobs[job] = bundle
         self._dirty[key] = None
@@ -152,7 +152,7 @@ class Book(Sightings):
             self._hold(now_ms, bundle, JobStopped(now_ms, job, generation, StopCause.MIGRATED, reason=NOT_WHOLE))
             return
         bundle.run = Run(job, generation, [Slot(*place) for place in places], now_ms, limit_ms=limit_ms, crowds=crowds)
-        if obstacle := self._fill(list(zip(bundle.run.slots, pods, strict=own is None)), bundle, bundle.run):
+        if obstacle := self._fill(now_ms, list(zip(bundle.run.slots, pods, strict=own is None)), bundle, bundle.run):
             self._abandon(now_ms, bundle, obstacle)
             return
         bundle.conflicts = 0
@@ -268,9 +268,9 @@ class Book(Sightings):
         self._events.append(JobStopped(now_ms, job, run.generation, StopCause.UNSTARTABLE, bundle.saved_ms, reason))
 
     def _find(self, job: JobId, origin: str, size: int) -> Bundle | None:
-        key, _, _ = origin.rpartition("#")
-        bundle = self.bundles.get(key)
+        bundle = self._bundle_for(origin)
         if bundle is not None and bundle.job is None:
+            key = bundle.group.key
             bundle.job, bundle.key = job, origin
             bundle.size = size
             self.jobs[job] = bundle
@@ -306,6 +306,8 @@ class Book(Sightings):
     # --- settling -------------------------------------------------------------------------------------------------
 
     def _settle(self, now_ms: int, bundle: Bundle) -> None:
+        if bundle.run is not None and bundle.run.pending and now_ms >= bundle.rests_until_ms:
+            self._wait_for_parts(now_ms, bundle, bundle.run)
         if bundle.run is not None:
             self._settle_run(now_ms, bundle, bundle.run)
         if bundle.run is None:
@@ -315,6 +317,7 @@ class Book(Sightings):
             self._bundle_of.pop(uid, None)
         if not bundle.members and bundle.run is None and bundle.job is None:
             self.bundles.pop(bundle.group.key, None)
+            self._leave_convoy(bundle)
 
     def _is_slotted(self, bundle: Bundle, uid: str) -> bool:
         return bundle.run is not None and any(slot.pod == uid for slot in bundle.run.slots)
@@ -329,6 +332,9 @@ class Book(Sightings):
             if bundle.size and len(pods) >= bundle.size and not bundle.key:
                 self._offer(now_ms, bundle, pods[: bundle.size])
             return
+        if pods and bundle.wants is None and not bundle.is_noted:  # submitted by an earlier process
+            bundle.is_noted = True
+            self.nodes.note_wants(pods)
         is_whole = len(pods) >= bundle.size
         if is_whole and bundle.is_held and now_ms < bundle.rests_until_ms:
             return
@@ -343,6 +349,10 @@ class Book(Sightings):
             self._events.append(JobHeld(now_ms, bundle.job, NOT_WHOLE))
 
     def _offer(self, now_ms: int, bundle: Bundle, pods: Sequence[PodFacts]) -> None:
+        if is_mixed(pods) and not gang_key(bundle.group.key):
+            for part in self._split(bundle, pods):
+                self._settle(now_ms, part)
+            return
         try:
             arrival = make_arrival(now_ms, bundle, pods, self.nodes, self._config)
         except UnreadableError as error:
@@ -427,7 +437,7 @@ class Book(Sightings):
             return True
         for slot, _ in pairs:
             self.nodes.ours.discard(slot.pod)
-        obstacle = self._fill(pairs, bundle, run)
+        obstacle = self._fill(now_ms, pairs, bundle, run)
         if obstacle:
             cause = StopCause.NODE_FAILED if bundle.own is None else StopCause.START_FAILED
             self._stop(now_ms, bundle, cause, obstacle)
@@ -450,7 +460,7 @@ class Book(Sightings):
             del bundle.members[pod.uid]
             self._enter(pod.uid, single_of(pod))
 
-    def _fill(self, pairs: Sequence[tuple[Slot, PodFacts]], bundle: Bundle, run: Run) -> str:
+    def _fill(self, now_ms: int, pairs: Sequence[tuple[Slot, PodFacts]], bundle: Bundle, run: Run) -> str:
         """Bind each pod to its slot's node, all or none; returns what is in the way of one, "" = nothing."""
         laid: list[PodFacts] = []
         obstacle = ""
@@ -471,8 +481,34 @@ class Book(Sightings):
             slot.pod = pod.uid
             self.nodes.ours.add(pod.uid)
             told = binding_annotations(pod, len(run.slots), run.generation)
-            self._actions.append(Bind(pod, real_name(slot.node), tuple(told.items())))
+            run.pending.append(Bind(pod, real_name(slot.node), tuple(told.items())))
+        if self._lacks_parts(bundle):
+            bundle.rests_until_ms = now_ms + PERMIT_MS
+            self._resting[bundle.group.key] = None
+            return ""
+        for one in (run, *(part.run for part in self._other_parts(bundle))):
+            if one is not None:
+                self._actions += one.pending
+                one.pending = []
         return ""
+
+    def _wait_for_parts(self, now_ms: int, bundle: Bundle, run: Run) -> None:
+        """Other parts of its convoy have found no places in time."""
+        self._give_back(now_ms, bundle, run, StopCause.MIGRATED, NO_PLACE)
+        self._rest(bundle, now_ms + min(REST_FIRST_MS << min(bundle.rested, 16), REST_MAX_MS))
+        bundle.rested += 1
+        self._events.append(JobHeld(now_ms, run.job, NO_PLACE))
+
+    def _give_back(self, now_ms: int, bundle: Bundle, run: Run, cause: StopCause | None, reason: str) -> None:
+        """A part of a convoy leaves places to which nothing was bound yet."""
+        for slot in run.slots:
+            self._lift(slot.pod)
+        self._let_go(bundle, run)
+        if cause is None:
+            self._events.append(JobFinished(now_ms, run.job, run.generation, Outcome.CANCELLED))
+            self._forget(bundle)
+        else:
+            self._events.append(JobStopped(now_ms, run.job, run.generation, cause, reason=reason))
 
     def _abandon(self, now_ms: int, bundle: Bundle, obstacle: str) -> None:
         run = bundle.run
@@ -496,8 +532,14 @@ class Book(Sightings):
     def _stop(self, now_ms: int, bundle: Bundle, cause: StopCause | None, reason: str) -> None:
         run = bundle.run
         assert run is not None
+        if run.pending:
+            self._give_back(now_ms, bundle, run, cause, reason)
+            return
         run.phase, run.cause, run.reason, run.since_ms = RunPhase.STOPPING, cause, reason, now_ms
         self._end_own(bundle, run)
+        for part in self._other_parts(bundle):
+            if part.run is not None and part.run.phase is not RunPhase.STOPPING:
+                self._stop(now_ms, part, cause and StopCause.MIGRATED, "another part of its gang stops")
         self._dirty[bundle.group.key] = None
 
     def _end_own(self, bundle: Bundle, run: Run) -> None:
@@ -520,7 +562,7 @@ class Book(Sightings):
     def _end_stopped(self, now_ms: int, bundle: Bundle, run: Run) -> None:
         self._let_go(bundle, run)
         if run.cause is None or not bundle.group.returns:
-            self._events.append(_finished(now_ms, run, run.outcome, run.exit_code))
+            self._events.append(finished(now_ms, run, run.outcome, run.exit_code))
             self._forget(bundle)
             return
         self._note_saved(bundle, run)
@@ -572,7 +614,7 @@ class Book(Sightings):
             outcome = Outcome.CANCELLED
         self._let_go(bundle, run)
         code = next((pod.exit_code for pod in lying if pod is not None and pod.exit_code), 0)
-        self._events.append(_finished(now_ms, run, outcome, code))
+        self._events.append(finished(now_ms, run, outcome, code))
         self._forget(bundle)
 
     def _let_go(self, bundle: Bundle, run: Run) -> None:
@@ -592,9 +634,3 @@ class Book(Sightings):
             self._dirty[bundle.group.key] = None
         else:
             self.bundles.pop(bundle.group.key, None)
-
-
-def _finished(now_ms: int, run: Run, outcome: Outcome, code: int) -> JobFinished:
-    """code: as a container ended; 128 and more are signals."""
-    signal = max(code - SIGNALLED, 0)
-    return JobFinished(now_ms, run.job, run.generation, outcome, 0 if signal else code, signal)

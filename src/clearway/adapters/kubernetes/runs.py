@@ -8,6 +8,7 @@ from clearway.adapters.kubernetes.facts import Pairs, PodFacts
 from clearway.adapters.kubernetes.gangs import Group
 from clearway.adapters.kubernetes.manifests import OwnJob
 from clearway.adapters.kubernetes.nodes import Wants
+from clearway.model.events import JobFinished
 from clearway.model.ids import JobId, NodeName
 from clearway.model.jobs import JobSpec, Outcome, StopCause
 from clearway.model.runs import RunSpec
@@ -115,7 +116,8 @@ class Run:
     Of a submitted job: followed, writing: pods whose output is collected, and of those the ones not read to the end.
     is_ended: its Job has been told to let its pods go. is_killed: a pod did not leave by itself.
     next_slots: where it goes on as soon as it has left, None = nowhere. is_known: the engine takes it to run already.
-    started_ms: when it began to run; None = not yet. crowds: in which each replica counts for the engine."""
+    started_ms: when it began to run; None = not yet. crowds: in which each replica counts for the engine.
+    pending: of a part of a convoy, bindings that wait until all parts have places."""
 
     job: JobId
     generation: int
@@ -136,6 +138,7 @@ class Run:
     is_known: bool = False
     started_ms: int | None = None
     crowds: tuple[str, ...] = ()
+    pending: list[Bind] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -144,9 +147,11 @@ class Bundle:
 
     size: pods that must start together, 0 = not known yet. refused: what was said to its pods, "" = nothing.
     own: the Job, of a job that was submitted to Clearway. saved_ms: work of its earlier runs that is safe.
-    wants: as its job was submitted, None = by an earlier process. conflicts: starts in a row that came too late, for
+    wants: as its job was submitted, None = by an earlier process; is_noted:
+    nodes are told all the same what its pods want. conflicts: starts in a row that came too late, for
     neighbours were there by then. rests_until_ms: it is not tried again before. is_again: a job of it was taken back,
-    for what its pods demand had changed.
+    for what its pods demand had changed. rested: how often in a row it gave its places back, as other parts of its convoy
+    had none.
     """
 
     group: Group
@@ -160,6 +165,19 @@ class Bundle:
     own: OwnJob | None = None
     saved_ms: int = 0
     wants: Wants | None = None
+    is_noted: bool = False
     conflicts: int = 0
     rests_until_ms: int = 0
     is_again: bool = False
+    rested: int = 0
+
+
+SIGNALLED = 128
+KILLED = SIGNALLED + 9
+"""Exit codes of containers: 128 + the signal that ended it; 9 is the one that comes when the grace is over."""
+
+
+def finished(now_ms: int, run: Run, outcome: Outcome, code: int) -> JobFinished:
+    """code: as a container ended; 128 and more are signals."""
+    signal = max(code - SIGNALLED, 0)
+    return JobFinished(now_ms, run.job, run.generation, outcome, 0 if signal else code, signal)

@@ -551,6 +551,14 @@ def test_waiting_job_finds_its_pods_after_a_restart_and_is_not_submitted_again()
     assert world.calls() == ["bind p n1"]
 
 
+def test_nodes_are_told_after_a_restart_what_waiting_jobs_of_before_want():
+    world = World(n1=8)
+    world.put("p")
+    world.book.restore(0, 5, "vision/pod/uid-p#uid-p", 1)
+    (changed,) = world.settle()
+    assert [key for key, _ in changed.node.labels if key.startswith("clearway.io/admits-")]
+
+
 def test_waiting_job_whose_pods_are_gone_after_a_restart_is_cancelled():
     world = World(n1=8)
     world.book.restore(7, 5, "vision/pod/u1#u1", 1)
