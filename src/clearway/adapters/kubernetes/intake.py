@@ -36,6 +36,9 @@ EXPLAINED_MAX: Final = 50
 PODS_TOLD_MAX: Final = 100
 """Pods of one gang that are told why it waits; the rest wait for the same reason."""
 
+AGAIN_NS: Final = 10 * 10**9
+"""A pod is told again no sooner: reasons name counts that change with each binding, and each word is two writes."""
+
 NODES_AT_ONCE: Final = 250
 """Nodes that are judged without a pause: some milliseconds, in which neither bindings nor decisions go on."""
 
@@ -134,7 +137,7 @@ class Intake:
             if pods and explanation.reasons:
                 message = _compose(await self._judge_nodes(pods[0]), explanation)
                 tell = self._backend.reasons.tell
-                await asyncio.gather(*(tell(pod, message, is_first=pod is pods[0]) for pod in pods))
+                await asyncio.gather(*(tell(pod, message, is_first=pod is pods[0], again_ns=AGAIN_NS) for pod in pods))
 
     def _choose(self) -> list[JobId]:
         """Waiting jobs, those first that were not explained or not for long."""

@@ -22,26 +22,28 @@ class Reasons:
     def __init__(self, client: Client, reporter: str) -> None:
         self._client = client
         self._reporter = reporter
-        self._told: dict[str, str] = {}
+        self._told: dict[str, tuple[str, int]] = {}
 
     def forget(self, uid: str) -> None:
         """The pod waits no longer."""
         self._told.pop(uid, None)
 
-    async def tell(self, pod: PodFacts, message: str) -> None:
-        """Say to a pod why it waits; a pod that is gone needs not be told."""
-        message = message[:MESSAGE_CHARACTERS_MAX]
-        if self._told.get(pod.uid) == message:
+    async def tell(self, pod: PodFacts, message: str, *, is_first: bool = True, again_ns: int = 0) -> None:
+        """Say to a pod why it waits; a pod that is gone needs not be told. is_first: of its gang, which gets the event;
+        the others have the same condition. again_ns: it is not told again sooner after it was told something else."""
+        message, now_ns = message[:MESSAGE_CHARACTERS_MAX], time.monotonic_ns()
+        told, told_ns = self._told.get(pod.uid, ("", 0))
+        if told == message or (told and now_ns - told_ns < again_ns):
             return
-        self._told[pod.uid] = message
+        self._told[pod.uid] = (message, now_ns)
         if len(self._told) > TOLD_MAX:
             del self._told[next(iter(self._told))]
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
         try:
             await self._client.set_condition(pod.namespace, pod.name, pod.uid, condition)
-            await self._client.post(
-                f"/apis/events.k8s.io/v1/namespaces/{pod.namespace}/events", self._event(pod, message)
-            )
+            if is_first:
+                path = f"/apis/events.k8s.io/v1/namespaces/{pod.namespace}/events"
+                await self._client.post(path, self._event(pod, message))
         except ApiError as error:
             if error.status not in (404, 409):
                 self._told.pop(pod.uid, None)
