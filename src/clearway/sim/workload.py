@@ -42,8 +42,8 @@ class Workload:
     """Jobs sorted by (submit_ms, spec.id), with ids 1..n in that order where the trace has no numbers of its own.
 
     skipped: what was left out and why. cluster: the cluster that the trace itself describes, if it does.
-    start_unix_ms: wall clock of submit_ms = 0, None where the trace has none. queues, tenants: those that the trace itself
-    describes.
+    start_unix_ms: wall clock of submit_ms = 0, None where the trace has none. queues, tenants: those that the trace
+    itself describes.
     """
 
     name: str
