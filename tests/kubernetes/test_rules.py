@@ -192,3 +192,19 @@ def make_claim(name):
     resources = {"requests": {"storage": "1Gi"}}
     spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "local", "resources": resources}
     return {"metadata": {"name": name}, "spec": spec}
+
+
+def test_launcher_and_workers_are_bound_together_or_not_at_all(cluster, tmp_path):
+    cluster.add_node("n1", gpus=8)
+    cluster.add_node("n2", gpus=8)
+    gang = {"clearway.io/gang": "g", "clearway.io/gang-size": "3"}
+    with Scheduling(cluster.kubeconfig, tmp_path / "clearway.db"):
+        cluster.add_pod("launcher", gpus=0, annotations=gang, nodeSelector={"cpus": "only"})
+        for name in ("w1", "w2"):
+            cluster.add_pod(name, gpus=8, annotations=gang)
+        until("a reason on the launcher", lambda: any(reason_of(pod) for pod in cluster.pods()))
+        assert bound(cluster.pods()) == {}
+        cluster.add_node("cpu", gpus=0, labels={"cpus": "only"})
+        until("all bound", lambda: len(bound(cluster.pods())) == 3)
+    assert bound(cluster.pods())["launcher"] == "cpu"
+    assert {bound(cluster.pods())[name] for name in ("w1", "w2")} == {"n1", "n2"}

@@ -97,7 +97,8 @@ class Cluster:
             bound = [self.carry_out(action) for action in self.book.take_actions()]
             if not events and not bound and not self.book._resting:
                 return
-        raise AssertionError("expected an end, found more and more events")
+        rests = any(bundle.rested for bundle in self.book.bundles.values())  # a convoy without places tries on and on
+        assert rests, "expected an end, found more and more events"
 
     def carry_out(self, action):
         match action:

@@ -107,6 +107,8 @@ def draw_pods(rng, number):
         make_pod(f"p{number}-{index}", gpus=gpus, labels=dict(labels), namespace=namespace, **more, **rules)
         for index in range(size)
     ]
+    if size > 1 and rng.random() < 0.3:  # a launcher, or the like
+        pods[0] = make_pod(f"p{number}-0", gpus=0, labels=dict(labels), namespace=namespace, **more, **draw_rules(rng))
     if rng.random() < 0.1:
         for pod in pods:
             pod["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]

@@ -18,19 +18,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from clearway.adapters.kubernetes.config import KubernetesConfig
-from clearway.adapters.kubernetes.convoys import PERMIT_MS, REST_FIRST_MS, REST_MAX_MS, gang_key, is_mixed
+from clearway.adapters.kubernetes.convoys import gang_key, is_mixed
 from clearway.adapters.kubernetes.errors import UnreadableError
 from clearway.adapters.kubernetes.facts import PodFacts, PodPhase
 from clearway.adapters.kubernetes.gangs import Group, own_key, single_of
 from clearway.adapters.kubernetes.jobs import make_arrival
-from clearway.adapters.kubernetes.manifests import OwnJob, binding_annotations
+from clearway.adapters.kubernetes.manifests import OwnJob
 from clearway.adapters.kubernetes.nodes import real_name
+from clearway.adapters.kubernetes.placing import Placing
 from clearway.adapters.kubernetes.runs import (
-    CONFLICTS_MAX,
     KILLED,
-    REST_MS,
     Arrival,
-    Bind,
     Bundle,
     End,
     Ending,
@@ -43,7 +41,6 @@ from clearway.adapters.kubernetes.runs import (
     Slot,
     finished,
 )
-from clearway.adapters.kubernetes.sightings import Sightings
 from clearway.model.events import (
     Event,
     JobCancelled,
@@ -58,7 +55,6 @@ from clearway.model.ids import JobId
 from clearway.model.jobs import Outcome, StopCause
 
 NOT_WHOLE = "its pods are not all there yet"
-NO_PLACE = "other pods of its gang have no place"
 NOT_MADE = "its Job did not make all of its pods in time; `kubectl describe job` says why"
 TAKEN_AWAY = "a pod of it was taken away"
 
@@ -66,16 +62,13 @@ WRITERS = (PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED)
 """Phases of pods that may have written something."""
 
 
-class Book(Sightings):
+class Book(Placing):
     """All pods, groups and runs. Not safe for several threads: its owner holds a lock."""
 
     def __init__(self, config: KubernetesConfig) -> None:
         super().__init__(config)
-        self.jobs: dict[JobId, Bundle] = {}
-        self._generations: dict[JobId, int] = {}
         self._limited: dict[JobId, None] = {}
         self._arrivals: list[Arrival] = []
-        self._events: list[Event] = []
 
     def set_queues(self, names: tuple[str, ...], default: str) -> None:
         """Queues that jobs of groups from now on may name, and the one of all others."""
@@ -152,7 +145,7 @@ class Book(Sightings):
             self._hold(now_ms, bundle, JobStopped(now_ms, job, generation, StopCause.MIGRATED, reason=NOT_WHOLE))
             return
         bundle.run = Run(job, generation, [Slot(*place) for place in places], now_ms, limit_ms=limit_ms, crowds=crowds)
-        if obstacle := self._fill(now_ms, list(zip(bundle.run.slots, pods, strict=own is None)), bundle, bundle.run):
+        if obstacle := self._fill(list(zip(bundle.run.slots, pods, strict=own is None)), bundle, bundle.run):
             self._abandon(now_ms, bundle, obstacle)
             return
         bundle.conflicts = 0
@@ -160,6 +153,7 @@ class Book(Sightings):
             self.nodes.hold(job, slot.node, slot.devices, crowds)
         if limit_ms is not None or own is not None:
             self._limited[job] = None
+        self._release(now_ms, bundle)
 
     def stop(self, now_ms: int, job: JobId, generation: int, cause: StopCause | None) -> None:
         """Ask the pods of a run to leave; idempotent. What is gone already is reported as gone."""
@@ -437,7 +431,9 @@ class Book(Sightings):
             return True
         for slot, _ in pairs:
             self.nodes.ours.discard(slot.pod)
-        obstacle = self._fill(now_ms, pairs, bundle, run)
+        obstacle = self._fill(pairs, bundle, run)
+        if not obstacle:
+            self._release(now_ms, bundle)
         if obstacle:
             cause = StopCause.NODE_FAILED if bundle.own is None else StopCause.START_FAILED
             self._stop(now_ms, bundle, cause, obstacle)
@@ -459,75 +455,6 @@ class Book(Sightings):
         for pod in pods:
             del bundle.members[pod.uid]
             self._enter(pod.uid, single_of(pod))
-
-    def _fill(self, now_ms: int, pairs: Sequence[tuple[Slot, PodFacts]], bundle: Bundle, run: Run) -> str:
-        """Bind each pod to its slot's node, all or none; returns what is in the way of one, "" = nothing."""
-        laid: list[PodFacts] = []
-        obstacle = ""
-        for slot, pod in pairs:
-            obstacle = self.nodes.find_obstacle(pod, slot.node)
-            if not obstacle and (obstacle := self.nodes.find_conflict(pod, slot.node)):
-                bundle.conflicts += 1
-            if obstacle:
-                break
-            self._places[pod.uid] = real_name(slot.node)
-            self.nodes.lay(pod, real_name(slot.node))
-            laid.append(pod)
-        if obstacle:
-            for pod in laid:
-                self._lift(pod.uid)
-            return obstacle
-        for slot, pod in pairs:
-            slot.pod = pod.uid
-            self.nodes.ours.add(pod.uid)
-            told = binding_annotations(pod, len(run.slots), run.generation)
-            run.pending.append(Bind(pod, real_name(slot.node), tuple(told.items())))
-        if self._lacks_parts(bundle):
-            bundle.rests_until_ms = now_ms + PERMIT_MS
-            self._resting[bundle.group.key] = None
-            return ""
-        for one in (run, *(part.run for part in self._other_parts(bundle))):
-            if one is not None:
-                self._actions += one.pending
-                one.pending = []
-        return ""
-
-    def _wait_for_parts(self, now_ms: int, bundle: Bundle, run: Run) -> None:
-        """Other parts of its convoy have found no places in time."""
-        self._give_back(now_ms, bundle, run, StopCause.MIGRATED, NO_PLACE)
-        self._rest(bundle, now_ms + min(REST_FIRST_MS << min(bundle.rested, 16), REST_MAX_MS))
-        bundle.rested += 1
-        self._events.append(JobHeld(now_ms, run.job, NO_PLACE))
-
-    def _give_back(self, now_ms: int, bundle: Bundle, run: Run, cause: StopCause | None, reason: str) -> None:
-        """A part of a convoy leaves places to which nothing was bound yet."""
-        for slot in run.slots:
-            self._lift(slot.pod)
-        self._let_go(bundle, run)
-        if cause is None:
-            self._events.append(JobFinished(now_ms, run.job, run.generation, Outcome.CANCELLED))
-            self._forget(bundle)
-        else:
-            self._events.append(JobStopped(now_ms, run.job, run.generation, cause, reason=reason))
-
-    def _abandon(self, now_ms: int, bundle: Bundle, obstacle: str) -> None:
-        run = bundle.run
-        assert run is not None
-        bundle.run = None
-        cause = StopCause.MIGRATED if bundle.conflicts else StopCause.START_FAILED  # of a conflict no node is to blame
-        self._events.append(JobStopped(now_ms, run.job, run.generation, cause, reason=obstacle))
-        if bundle.own is not None:
-            return
-        pods = self.waiting(bundle)[: bundle.size]
-        is_other = bundle.wants is not None or bundle.conflicts > 0 or any(pod.claims for pod in pods)
-        if is_other and bundle.wants != self.nodes.note_wants(pods):
-            # What is demanded, or who else speaks of these pods, is not what the engine knows: it is told anew.
-            self._events.append(JobCancelled(now_ms, run.job))
-            self._forget(bundle)
-            bundle.is_again = True
-        elif bundle.conflicts >= CONFLICTS_MAX:
-            self._rest(bundle, now_ms + REST_MS)
-            self._events.append(JobHeld(now_ms, run.job, obstacle))
 
     def _stop(self, now_ms: int, bundle: Bundle, cause: StopCause | None, reason: str) -> None:
         run = bundle.run
@@ -616,21 +543,3 @@ class Book(Sightings):
         code = next((pod.exit_code for pod in lying if pod is not None and pod.exit_code), 0)
         self._events.append(finished(now_ms, run, outcome, code))
         self._forget(bundle)
-
-    def _let_go(self, bundle: Bundle, run: Run) -> None:
-        for slot in run.slots:
-            self.nodes.let_go(run.job, slot.node)
-            self.nodes.ours.discard(slot.pod)
-        bundle.run = None
-        self._dirty[bundle.group.key] = None
-
-    def _forget(self, bundle: Bundle) -> None:
-        """The job is over; what pods are left may be another one."""
-        if bundle.job is not None:
-            self.jobs.pop(bundle.job, None)
-            self._generations.pop(bundle.job, None)
-        bundle.job, bundle.key, bundle.is_held, bundle.refused = None, "", False, ""
-        if bundle.own is None:
-            self._dirty[bundle.group.key] = None
-        else:
-            self.bundles.pop(bundle.group.key, None)

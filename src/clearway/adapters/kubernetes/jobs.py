@@ -34,21 +34,6 @@ SERVICE_OWNERS: Final = ("ReplicaSet", "StatefulSet")
 EnumT = TypeVar("EnumT", bound=StrEnum)
 
 
-def find_differences(pods: Sequence[PodFacts]) -> str:
-    """Why these pods cannot be one gang for the engine, whose replicas are equal; "" = they can.
-
-    CPUs and memory may differ, of which each is given the most; what counts against a quota may not.
-    """
-    first = pods[0]
-    if any((pod.devices, pod.demand.device) != (first.devices, first.demand.device) for pod in pods):
-        return "pods of one gang that ask for different devices"
-    if any(pod.demand != first.demand for pod in pods):
-        return "pods of one gang that differ in where they may lie"
-    if any((pod.company, pod.wishes) != (first.company, first.wishes) for pod in pods):
-        return "pods of one gang that differ in what they ask about neighbours"
-    return ""
-
-
 def make_job(number: JobId, group: Group, pods: Sequence[PodFacts], wants: Wants, config: KubernetesConfig) -> JobSpec:
     """The job of a whole group. wants: where its pods may lie. Raises UnreadableError where an annotation is wrong."""
     first = pods[0]
@@ -85,8 +70,6 @@ def make_arrival(
 ) -> Arrival:
     """The submission of a whole group, its wants noted in the bundle. Raises UnreadableError where it cannot be one."""
     wishes = sorted({wish for pod in pods for wish in pod.unsupported})
-    if not wishes and (difference := find_differences(pods)):
-        wishes = [difference]
     if wishes:
         raise UnreadableError(f"Clearway does not support {', '.join(wishes)} yet")
     if lack := next((lack for pod in pods if (lack := nodes.volumes.find_lack(pod))), ""):

@@ -86,6 +86,7 @@ class Nodes:
         self._config = config
         self._demands: dict[Demand, tuple[str, str]] = {}
         self._dirty: dict[str, None] = {}
+        self._unbound: set[str] = set()
         self._homeless: dict[str, dict[str, PodFacts]] = {}
         self._regions: dict[Region, str] = {}
         self._likings: dict[Liking, str] = {}
@@ -94,8 +95,9 @@ class Nodes:
 
     def _walk(self) -> Iterable[tuple[PodFacts, str]]:
         for name, entry in self.entries.items():
-            for pod in entry.pods.values():
-                yield pod, name
+            for uid, pod in entry.pods.items():
+                if uid not in self._unbound:
+                    yield pod, name
         for name, pods in self._homeless.items():
             for pod in pods.values():
                 yield pod, name
@@ -206,11 +208,26 @@ class Nodes:
         """The pod lies on the node and holds what it asks."""
         entry = self.entries.get(node)
         pods = self._homeless.setdefault(node, {}) if entry is None else entry.pods
-        if pod.uid in pods:
+        if pod.uid in pods and pod.uid not in self._unbound:
             self.society.count(pods[pod.uid], node, -1)
         pods[pod.uid] = pod
-        self.society.count(pod, node, 1)
+        if pod.uid not in self._unbound:
+            self.society.count(pod, node, 1)
         self.touch(node)
+
+    def keep_unbound(self, pod: PodFacts, node: str) -> None:
+        """The pod has its place and is not bound to it: it holds what it asks, and is nobody's neighbour yet."""
+        if pod.uid not in self._unbound:
+            self._unbound.add(pod.uid)
+            self.society.count(pod, node, -1)
+            self.touch(node)
+
+    def may_bind(self, pod: PodFacts, node: str) -> None:
+        """The pod is bound to its place now, or will be."""
+        if pod.uid in self._unbound:
+            self._unbound.discard(pod.uid)
+            self.society.count(pod, node, 1)
+            self.touch(node)
 
     def lift(self, uid: str, node: str) -> None:
         """The pod holds nothing there any more."""
@@ -218,8 +235,10 @@ class Nodes:
         pods = self._homeless.get(node, {}) if entry is None else entry.pods
         pod = pods.pop(uid, None)
         if pod is not None:
-            self.society.count(pod, node, -1)
+            if uid not in self._unbound:
+                self.society.count(pod, node, -1)
             self.touch(node)
+        self._unbound.discard(uid)
 
     def hold(self, job: int, name: NodeName, devices: Iterable[int], crowds: Iterable[str] = ()) -> None:
         """A replica of a run of Clearway holds these devices of the node, and counts in these crowds."""
@@ -267,6 +286,15 @@ class Nodes:
     def find_conflict(self, pod: PodFacts, name: NodeName) -> str:
         """Which rule about neighbours forbids to bind this pod to the node now; "" = none."""
         words = self.society.find_mismatch(pod, real_name(name))
+        return f"{name}: {words}" if words else ""
+
+    def find_change(self, pod: PodFacts, name: str) -> str:
+        """What forbids to bind a pod now where it was given its place before; "" = nothing. What it asks it has."""
+        entry = self.entries.get(name)
+        if entry is None or entry.is_gone or not entry.facts.is_ready:
+            return f"node {name} is gone, or not ready"
+        words = find_mismatch(replace(self.demand_of(pod), others=(), ports=()), entry.facts, {})
+        words = words or self.volumes.find_lack(pod) or self.society.find_mismatch(pod, name)
         return f"{name}: {words}" if words else ""
 
     def judge(self, pod: PodFacts, entry: NodeEntry) -> str:
@@ -402,6 +430,9 @@ class Nodes:
         """How many more, or fewer, lie here of each crowd than the engine counts."""
         tallies = self.society.tallies
         there = {tallies[crowd].name: count for crowd, count in self.society.on_node.get(entry.facts.name, {}).items()}
+        for uid in self._unbound & entry.pods.keys():  # the engine counts them, and is right: they are to be bound
+            for crowd in self.society.crowds_of(entry.pods[uid]):
+                there[tallies[crowd].name] = there.get(tallies[crowd].name, 0) + 1
         known = {tally.name for tally in tallies.values()} if entry.counted else set()
         counted: Counter[str] = Counter()
         for one in entry.counted.values():

@@ -150,8 +150,8 @@ class Bundle:
     wants: as its job was submitted, None = by an earlier process; is_noted:
     nodes are told all the same what its pods want. conflicts: starts in a row that came too late, for
     neighbours were there by then. rests_until_ms: it is not tried again before. is_again: a job of it was taken back,
-    for what its pods demand had changed. rested: how often in a row it gave its places back, as other parts of its convoy
-    had none.
+    for what its pods demand had changed. rested: how often in a row it gave its places back, as other parts of its
+    convoy had none.
     """
 
     group: Group

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from clearway.adapters.kubernetes.config import KubernetesConfig
+from clearway.adapters.kubernetes.convoys import gang_key, is_mixed, part_key, part_sizes
 from clearway.adapters.kubernetes.errors import UnreadableError
 from clearway.adapters.kubernetes.facts import PodFacts
 from clearway.adapters.kubernetes.gangs import Group, Source, group_of, single_of
 from clearway.adapters.kubernetes.nodes import Nodes
-from clearway.adapters.kubernetes.runs import Action, Bundle, Refuse
+from clearway.adapters.kubernetes.runs import Action, Bundle, Refuse, RunPhase
 
 SIZES_MAX = 20_000
 """Objects whose numbers are remembered; those that are forgotten are read again when another pod of theirs comes."""
@@ -30,6 +31,7 @@ class Sightings:
         self._dirty: dict[str, None] = {}
         self._resting: dict[str, None] = {}
         self._claiming: dict[str, None] = {}
+        self._convoys: dict[str, dict[str, int]] = {}
         self._sizes: dict[Source, int | None] = {}
         self._wanted: dict[Source, None] = {}
         self._actions: list[Action] = []
@@ -132,6 +134,9 @@ class Sightings:
         self._enter(pod.uid, group)
 
     def _enter(self, uid: str, group: Group) -> None:
+        if (sizes := self._convoys.get(group.key)) is not None:
+            key = part_key(group, self.pods[uid])
+            group = Group(key, sizes.get(key, 1), returns=group.returns)
         bundle = self.bundles.get(group.key)
         if bundle is None:
             bundle = self.bundles[group.key] = Bundle(group, group.size)
@@ -165,6 +170,41 @@ class Sightings:
             del bundle.members[uid]
             if uid in self.pods:
                 self._enter(uid, single_of(self.pods[uid]))
+
+    def _split(self, bundle: Bundle, pods: Sequence[PodFacts]) -> list[Bundle]:
+        """Make a convoy of a gang with pods of several kinds; returns its parts."""
+        gang = bundle.group
+        sizes = self._convoys[gang.key] = part_sizes(gang, pods)
+        for uid in list(bundle.members):
+            del bundle.members[uid]
+            if uid in self.pods:
+                self._enter(uid, gang)
+        self._dirty[gang.key] = None
+        return [self.bundles[key] for key in sizes]
+
+    def _bundle_for(self, origin: str) -> Bundle | None:
+        """The group of a job by its origin. A part makes a convoy of its gang, as an earlier process did."""
+        key, _, _ = origin.rpartition("#")
+        gang = self.bundles.get(gang_key(key))
+        if key not in self.bundles and gang is not None and gang.job is None and is_mixed(pods := self._live(gang)):
+            self._split(gang, pods)
+        return self.bundles.get(key)
+
+    def _lacks_parts(self, bundle: Bundle) -> bool:
+        """Whether other parts of its convoy have no places yet."""
+        return any(part.run is None or part.run.phase is RunPhase.STOPPING for part in self._other_parts(bundle))
+
+    def _other_parts(self, bundle: Bundle) -> list[Bundle]:
+        """The other parts of a convoy that are not over; [] of what is no part."""
+        keys = self._convoys.get(gang_key(bundle.group.key), ())
+        parts = [self.bundles[key] for key in keys if key != bundle.group.key and key in self.bundles]
+        return [part for part in parts if part.run is not None or part.job is not None or self._live(part)]
+
+    def _leave_convoy(self, bundle: Bundle) -> None:
+        """The part is over, and none of its pods is left."""
+        gang = gang_key(bundle.group.key)
+        if gang in self._convoys and not any(key in self.bundles for key in self._convoys[gang]):
+            del self._convoys[gang]
 
     def _live(self, bundle: Bundle) -> list[PodFacts]:
         """Pods of it that have not ended and were not deleted, by their place among themselves."""

@@ -4,9 +4,11 @@ import pytest
 
 from clearway.adapters.kubernetes.book import NOT_WHOLE, Book
 from clearway.adapters.kubernetes.config import KubernetesConfig
+from clearway.adapters.kubernetes.convoys import PERMIT_MS, REST_FIRST_MS
 from clearway.adapters.kubernetes.gangs import gang_size
 from clearway.adapters.kubernetes.parse import parse_node, parse_pod
 from clearway.adapters.kubernetes.placement import DEMAND_PREFIX
+from clearway.adapters.kubernetes.placing import NO_PLACE
 from clearway.adapters.kubernetes.runs import Bind, Evict, Refuse
 from clearway.model.events import (
     DeviceDown,
@@ -184,19 +186,74 @@ def test_gang_of_unlike_cpus_is_given_the_most_that_any_asks():
     assert (job.request.cpu_milli, job.request.memory_bytes) == (4_000, 8 << 30)
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [({"gpus": 1}, {"gpus": 2}), ({"nodeSelector": {"zone": "a"}}, {}), ({"gpus": 0}, {"gpus": 1})],
-)
-def test_gang_that_the_engine_cannot_express_is_refused_whole_and_told(first, second):
-    world = World(n1=8)
-    world.put("a", owner=JOB, **first)
-    world.put("b", owner=JOB, **second)
-    world.answer_sizes(make_job_object(2))
-    assert world.accept() == []
-    assert world.calls() == ["refuse a", "refuse b"]
-    world.settle()
+def make_convoy(world):
+    """A launcher without devices and two workers, accepted: their jobs, that of the workers first."""
+    world.put("l", owner=JOB, gpus=0)
+    for name in ("w0", "w1"):
+        world.put(name, owner=JOB, gpus=8)
+    world.answer_sizes(make_job_object(3))
+    return world.accept()
+
+
+def test_gang_with_pods_of_two_kinds_is_two_jobs_of_which_none_is_bound_alone():
+    world = World(n1=8, n2=8)
+    workers, launcher = make_convoy(world)
+    assert (workers.replicas, workers.request.devices) == (2, 8)
+    assert (launcher.replicas, launcher.request.devices) == (1, 0)
+    world.start(1, ("n1", ALL), ("n2", ALL))
     assert world.calls() == []
+    world.start(2, ("n1", ()))
+    assert sorted(world.calls()) == ["bind l n1", "bind w0 n1", "bind w1 n2"]
+
+
+def test_part_of_a_gang_gives_its_places_back_when_the_other_finds_none_in_time():
+    world = World(n1=8, n2=8)
+    make_convoy(world)
+    world.start(1, ("n1", ALL), ("n2", ALL))
+    world.now_ms += PERMIT_MS
+    stopped, held = [one for one in world.settle() if isinstance(one, JobStopped | JobHeld)]
+    assert (stopped.job, held.job, held.reason) == (1, 1, NO_PLACE)
+    assert world.calls() == []
+    assert [one for one in world.settle() if isinstance(one, JobReleased)] == []
+    world.now_ms += REST_FIRST_MS
+    assert [one.job for one in world.settle() if isinstance(one, JobReleased)] == [1]
+    world.start(2, ("n1", ()))
+    world.start(1, ("n1", ALL), ("n2", ALL), generation=2)
+    assert sorted(world.calls()) == ["bind l n1", "bind w0 n1", "bind w1 n2"]
+
+
+def test_all_parts_of_a_gang_stop_when_one_does():
+    world = World(n1=8, n2=8)
+    make_convoy(world)
+    world.start(1, ("n1", ALL), ("n2", ALL))
+    world.start(2, ("n1", ()))
+    for name, node in (("w0", "n1"), ("w1", "n2"), ("l", "n1")):
+        world.change(name, node=node, phase="Running")
+    world.settle()
+    world.calls()
+    world.book.stop(world.now_ms, 1, 1, StopCause.PREEMPTED)
+    world.settle()
+    assert sorted(world.calls()) == ["evict l", "evict w0", "evict w1"]
+    for name in ("w0", "w1", "l"):
+        world.delete(name)
+    stopped = {one.job: one.cause for one in world.settle() if isinstance(one, JobStopped)}
+    assert stopped == {1: StopCause.PREEMPTED, 2: StopCause.MIGRATED}
+
+
+def test_new_process_finds_the_parts_of_a_gang_by_their_origins():
+    world = World(n1=8, n2=8)
+    make_convoy(world)
+    origins = {job: bundle.key for job, bundle in world.book.jobs.items()}
+    again = World(n1=8, n2=8)
+    for pod in world.pods.values():
+        again.book.put_pod(parse_pod(pod, CONFIG))
+    again.answer_sizes(make_job_object(3))
+    again.book.adopt(1, 1, 1, (("n1", ALL), ("n2", ALL)), origins[1], is_started=False)
+    again.book.restore(1, 2, origins[2], 1)
+    again.settle()
+    assert again.calls() == []
+    again.start(2, ("n1", ()))
+    assert sorted(again.calls()) == ["bind l n1", "bind w0 n1", "bind w1 n2"]
 
 
 def test_gang_whose_size_cannot_be_read_waits_and_is_told():
