@@ -14,7 +14,8 @@ from typing import Any, Final
 from clearway.bootstrap.places import Places, find_connection
 from clearway.client import Client
 from clearway.model.ids import JobId
-from clearway.wire.api import JobFilter, SubmittedFile
+from clearway.ports.views import JobQuery
+from clearway.wire.api import SubmittedFile
 
 READY_S: Final = 240.0
 """The first start on a machine compiles the engine."""
@@ -68,7 +69,7 @@ def _await_ready(process: "subprocess.Popen[bytes]", folder: Path) -> Client:
 
 
 def _cancel_all(client: Client) -> None:
-    active = [row.id for row in client.all_jobs(JobFilter(limit=10_000)) if not row.state.is_final]
+    active = [row.id for row in client.all_jobs(JobQuery(limit=10_000)) if not row.state.is_final]
     if active:
         client.cancel(active)
         client.wait(active)
@@ -82,5 +83,5 @@ def submit(client: Client, work: Path, *jobs: dict[str, Any]) -> tuple[JobId, ..
 
 def count_active(client: Client) -> int:
     """How many jobs have not ended."""
-    counts = client.count_jobs(JobFilter())
+    counts = client.count_jobs(JobQuery())
     return sum(count for state, count in counts.items() if not state.is_final)

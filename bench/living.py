@@ -13,7 +13,7 @@ from bench.control_plane import connect, control_plane, count_active, submit
 from bench.figures import Figure
 from bench.slurm_lab import STOCK, TUNED, SlurmLab, slurm_lab, why_not
 from clearway.client import Client
-from clearway.wire.api import JobFilter
+from clearway.ports.views import JobQuery
 
 LATENCY_JOBS: Final = 200
 SLURM_LATENCY_JOBS: Final = 20
@@ -92,7 +92,7 @@ def measure_live_lists() -> Iterable[Figure]:
         churn = threading.Thread(target=_churn, args=(work, ended))
         churn.start()
         try:
-            lists = _times_ms(lambda _: client.jobs(JobFilter(newest_first=True, limit=50)), 200)
+            lists = _times_ms(lambda _: client.jobs(JobQuery(newest_first=True, limit=50)), 200)
             single = _times_ms(lambda index: client.job(jobs[index * 97 % LISTED_JOBS]), 200)
         finally:
             ended.set()

@@ -23,12 +23,12 @@ from clearway.client import (
 from clearway.client.transport import Transport
 from clearway.model.errors import InputError
 from clearway.model.plan import ReasonCode
-from clearway.ports.views import JobState, NodeState
+from clearway.ports.views import JobQuery, JobState, NodeState
 from clearway.server.app import make_app
 from clearway.server.auth import TokenFile, revoke_user
 from clearway.server.serving import STOP_S_MAX, Server
 from clearway.server.settings import ServerSettings
-from clearway.wire.api import GAP, JobFilter, SubmittedFile
+from clearway.wire.api import GAP, SubmittedFile
 from support.fake_control import NOW_MS
 from support.served import client_of, make_site, running
 from support.stored import make_view
@@ -94,7 +94,7 @@ def test_a_job_from_submission_to_its_end(ada, control):
     assert ada.requeue([1, 2]) == (2,)
     assert ada.count_jobs() == {JobState.PENDING: 3}
     assert ada.cancel([1, 2]) == (1, 2)
-    assert [job.state for job in ada.all_jobs(JobFilter(states=(JobState.CANCELLED,), limit=1))] == ["CANCELLED"] * 2
+    assert [job.state for job in ada.all_jobs(JobQuery(states=(JobState.CANCELLED,), limit=1))] == ["CANCELLED"] * 2
     control.finish(3)
     assert [job.state for job in ada.wait([3, 1, 3])] == ["COMPLETED", "CANCELLED", "COMPLETED"]
 
@@ -108,9 +108,9 @@ def test_wait_ends_when_the_last_job_has_ended(ada, control):
 def test_pages_are_fetched_until_there_are_no_more(ada, control):
     for number in range(1, 26):
         control.put(make_view(number, tenant="vision"))
-    assert [job.id for job in ada.all_jobs(JobFilter(limit=10))] == list(range(1, 26))
-    assert [job.id for job in ada.all_jobs(JobFilter(limit=5, newest_first=True))] == list(range(25, 0, -1))
-    assert ada.jobs(JobFilter(limit=10)).next_after == 10
+    assert [job.id for job in ada.all_jobs(JobQuery(limit=10))] == list(range(1, 26))
+    assert [job.id for job in ada.all_jobs(JobQuery(limit=5, newest_first=True))] == list(range(25, 0, -1))
+    assert ada.jobs(JobQuery(limit=10)).next_after == 10
 
 
 def test_the_cluster_as_rows(operator, ada, control):
@@ -138,7 +138,7 @@ def test_names_with_odd_characters_reach_the_server_as_they_are(operator, contro
     with pytest.raises(NotFoundError):
         operator.node("a b")
     control.put(make_view(1, name="ü ?&=", tenant="vision"))
-    assert operator.jobs(JobFilter(names=("ü ?&=",))).jobs[0].id == 1
+    assert operator.jobs(JobQuery(names=("ü ?&=",))).jobs[0].id == 1
 
 
 def test_errors_are_split_by_what_the_caller_can_do(site, server, ada, control):

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from clearway.client import ApiError
-from clearway.ports.views import JobState
-from clearway.wire.api import JobFilter, SubmittedFile
+from clearway.ports.views import JobQuery, JobState
+from clearway.wire.api import SubmittedFile
 from support.control_plane import ControlPlane, wait_until
 
 DEVICES = 4
@@ -97,8 +97,8 @@ def test_a_control_plane_that_is_killed_again_and_again_loses_nothing(tmp_path, 
         load.join()
         with plane.client() as client:
             rows = client.wait(sorted(load.acknowledged), poll_s=0.2)
-            wait_until(lambda: not list(client.all_jobs(JobFilter(states=(JobState.RUNNING,)))), "jobs of lost answers")
-            everything = [row.id for row in client.all_jobs(JobFilter())]
+            wait_until(lambda: not list(client.all_jobs(JobQuery(states=(JobState.RUNNING,)))), "jobs of lost answers")
+            everything = [row.id for row in client.all_jobs(JobQuery())]
         began, ended = numbers_in(plane.work / "began"), numbers_in(plane.work / "ended")
         assert len(load.acknowledged) >= JOBS * kills, "there was no load"
         assert len(set(load.acknowledged)) == len(load.acknowledged), "a number was given twice"

@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import pwd
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,6 +28,13 @@ CA_FILE_VARIABLE: Final = "CLEARWAY_CA_FILE"
 
 FOLDER_MODE: Final = 0o711
 """Of the state directory: jobs of other users must reach their own folders below it; each file in it is private."""
+
+NANOSECONDS_PER_MS: Final = 1_000_000
+
+
+def now_ms() -> int:
+    """Unix time."""
+    return time.time_ns() // NANOSECONDS_PER_MS
 
 
 @dataclass(frozen=True, slots=True)

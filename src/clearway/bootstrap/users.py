@@ -1,11 +1,10 @@
 """Users and tokens of one state directory. The file is edited in place; a control plane that runs sees it at once."""
 
 import os
-import time
 from collections.abc import Sequence
 from typing import Final
 
-from clearway.bootstrap.places import Places, read_running, read_secret
+from clearway.bootstrap.places import Places, now_ms, read_running, read_secret
 from clearway.client import Client
 from clearway.client.errors import ApiError
 from clearway.model.errors import InputError
@@ -17,7 +16,6 @@ from clearway.wire.config import Config
 from clearway.wire.problems import suggest_name
 
 DAY_MS: Final = 86_400_000
-NANOSECONDS_PER_MS: Final = 1_000_000
 
 
 def add_user(
@@ -38,7 +36,7 @@ def add_user(
         raise InputError(f"expected a role out of {', '.join(Role)}, found {role!r}; {suggest_name(role, tuple(Role))}")
     chosen = tuple(tenants or ()) or ((known.tenant if known else config.default_tenant),)
     _check_tenants(chosen, config, places)
-    expires_ms = None if days is None else time.time_ns() // NANOSECONDS_PER_MS + days * DAY_MS
+    expires_ms = None if days is None else now_ms() + days * DAY_MS
     return add_token(
         places.tokens,
         user=name,

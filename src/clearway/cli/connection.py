@@ -11,8 +11,7 @@ from clearway.bootstrap.places import TOKEN_VARIABLE, Places, find_connection, f
 
 if TYPE_CHECKING:
     from clearway.client import Client
-    from clearway.ports.views import JobView
-    from clearway.wire.api import JobFilter
+    from clearway.ports.views import JobQuery, JobView
 
 
 def environment() -> dict[str, str]:
@@ -38,7 +37,7 @@ def connect(state_dir: Path | None = None) -> "Client":
     return Client(found.url, found.token, ca_file=found.ca_file)
 
 
-def fetch_jobs(client: "Client", wanted: "JobFilter", limit: int) -> "list[JobView]":
+def fetch_jobs(client: "Client", wanted: "JobQuery", limit: int) -> "list[JobView]":
     """Up to `limit` jobs, however many pages that takes."""
     from itertools import islice
 

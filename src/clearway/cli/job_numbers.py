@@ -24,13 +24,13 @@ def resolve_jobs(client: "Client", names: Iterable[str]) -> list[JobId]:
 
 def find_jobs(client: "Client", name: str) -> "list[JobView]":
     """Rows of what `name` means. Raises InputError for what is no number, and where there is no such job."""
-    from clearway.wire.api import JobFilter
+    from clearway.ports.views import JobQuery
 
     match = _NUMBER.fullmatch(name.strip())
     if match is None:
         raise InputError(f"expected a job such as 12, 123_4 or 123_[1-3], found {name!r}; `clearway jobs` lists them")
     number = JobId(int(match[1]))
-    members = list(client.all_jobs(JobFilter(array=number)))
+    members = list(client.all_jobs(JobQuery(array=number)))
     if match[2] is None and match[3] is None:
         return members or [client.job(number)]
     wanted = _indices(match[2] or match[3])

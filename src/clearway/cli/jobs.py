@@ -1,17 +1,14 @@
 """`clearway job`: what Clearway understands from a job file, before anything runs."""
 
-import time
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
-from clearway.bootstrap.places import current_user
+from clearway.bootstrap.places import current_user, now_ms
 from clearway.cli.options import JsonOption
 from clearway.cli.outputs import is_json_only, write_json
 from clearway.cli.session import session_of
-
-NANOSECONDS_PER_MS: Final = 1_000_000
 
 job_app = typer.Typer(no_args_is_help=True, help="Check job files and #SBATCH scripts.")
 
@@ -32,7 +29,7 @@ def check(
     from clearway.cli.show_jobs import show_checked_file
 
     session = session_of(context)
-    understood = read_job_files(files, now_ms=time.time_ns() // NANOSECONDS_PER_MS, user=current_user())
+    understood = read_job_files(files, now_ms=now_ms(), user=current_user())
     if not is_json_only(json_target):
         for checked in understood:
             show_checked_file(session, checked)

@@ -1,11 +1,11 @@
 """Commands about jobs that were submitted: see them, see why they wait, read them, and act on them."""
 
 import sys
-import time
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from clearway.bootstrap.places import now_ms
 from clearway.cli.connection import connect, fetch_jobs
 from clearway.cli.job_numbers import find_jobs, one_job, resolve_jobs
 from clearway.cli.options import JsonOption
@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 
     from clearway.client import Stream
     from clearway.model.ids import JobId
-    from clearway.ports.views import JobState
-    from clearway.wire.api import JobFilter
+    from clearway.ports.views import JobQuery, JobState
 
-NANOSECONDS_PER_MS: Final = 1_000_000
 ROWS_DEFAULT: Final = 1_000
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Number of a job: 12, or 123_4 of an array.")]
@@ -35,11 +33,6 @@ QueueOption = Annotated[list[str] | None, typer.Option("--queue", "-p", metavar=
 LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, help="Rows at most.")]
 
 
-def now_ms() -> int:
-    """Unix time."""
-    return time.time_ns() // NANOSECONDS_PER_MS
-
-
 def queue(
     context: typer.Context,
     users: UserOption = None,
@@ -49,10 +42,9 @@ def queue(
     json_target: JsonOption = None,
 ) -> None:
     """Jobs that have not ended."""
-    from clearway.ports.views import JobState
-    from clearway.wire.api import JobFilter
+    from clearway.ports.views import JobQuery, JobState
 
-    wanted = JobFilter(
+    wanted = JobQuery(
         states=tuple(state for state in JobState if not state.is_final),
         users=tuple(users or ()),
         tenants=tuple(tenants or ()),
@@ -75,9 +67,9 @@ def jobs(
     json_target: JsonOption = None,
 ) -> None:
     """All jobs, the newest first."""
-    from clearway.wire.api import JobFilter
+    from clearway.ports.views import JobQuery
 
-    wanted = JobFilter(
+    wanted = JobQuery(
         states=tuple(parse_state(state) for state in states or ()),
         users=tuple(users or ()),
         tenants=tuple(tenants or ()),
@@ -102,7 +94,7 @@ def parse_state(text: str) -> "JobState":
     raise InputError(f"expected a state out of {known}, found {text!r}")
 
 
-def _show_jobs(context: typer.Context, wanted: "JobFilter", limit: int, json_target: str | None) -> None:
+def _show_jobs(context: typer.Context, wanted: "JobQuery", limit: int, json_target: str | None) -> None:
     from clearway.cli.show_live import show_job_table
     from clearway.wire.api_rows import encode_rows
 
@@ -200,8 +192,7 @@ def cancel(
 ) -> None:
     """Take jobs back, running or not."""
     from clearway.model.errors import InputError
-    from clearway.ports.views import JobState
-    from clearway.wire.api import JobFilter
+    from clearway.ports.views import JobQuery, JobState
 
     session = session_of(context)
     if not (names or users or name):
@@ -210,7 +201,7 @@ def cancel(
         numbers = resolve_jobs(client, names or [])
         if users or name:
             states = tuple(state for state in JobState if not state.is_final)
-            wanted = JobFilter(states=states, users=tuple(users or ()), names=(name,) if name else ())
+            wanted = JobQuery(states=states, users=tuple(users or ()), names=(name,) if name else ())
             numbers.extend(job.id for job in client.all_jobs(wanted) if job.id not in numbers)
         done = client.cancel(numbers)
     _say_done(session, "Cancelled {count} of {all} job(s)", len(numbers), done, json_target)

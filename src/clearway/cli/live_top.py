@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from clearway.bootstrap.places import now_ms
 from clearway.cli.connection import connect
-from clearway.cli.live_jobs import now_ms
 from clearway.cli.session import Session, session_of
 
 if TYPE_CHECKING:
@@ -58,17 +58,16 @@ def watch(session: Session, client: "Client", interval_s: float) -> None:
 def fetch_scene(client: "Client") -> "Scene":
     """What to draw, by four questions."""
     from clearway.cli.show_top import Scene
-    from clearway.ports.views import FINAL_STATES, JobState
-    from clearway.wire.api import JobFilter
+    from clearway.ports.views import FINAL_STATES, JobQuery, JobState
 
     waiting = (JobState.PENDING, JobState.REQUEUE_HOLD)
     running = tuple(state for state in JobState if not state.is_final and state not in waiting)
     ended = tuple(state for state in JobState if state in FINAL_STATES)
     return Scene(
         cluster=client.cluster(),
-        running=client.jobs(JobFilter(states=running, limit=JOBS_MAX)).jobs,
-        waiting=client.jobs(JobFilter(states=waiting, limit=JOBS_MAX)).jobs,
-        ended=client.jobs(JobFilter(states=ended, newest_first=True, limit=ENDED_SHOWN)).jobs,
+        running=client.jobs(JobQuery(states=running, limit=JOBS_MAX)).jobs,
+        waiting=client.jobs(JobQuery(states=waiting, limit=JOBS_MAX)).jobs,
+        ended=client.jobs(JobQuery(states=ended, newest_first=True, limit=ENDED_SHOWN)).jobs,
         now_ms=now_ms(),
     )
 

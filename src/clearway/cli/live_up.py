@@ -315,11 +315,10 @@ def down(
 
 
 def _cancel_all(client: "Client") -> int:
-    from clearway.ports.views import JobState
-    from clearway.wire.api import JobFilter
+    from clearway.ports.views import JobQuery, JobState
 
     active = tuple(state for state in JobState if not state.is_final)
-    numbers = [job.id for job in client.all_jobs(JobFilter(states=active))]
+    numbers = [job.id for job in client.all_jobs(JobQuery(states=active))]
     if numbers:
         client.cancel(numbers)
         client.wait(numbers, poll_s=POLL_S)

@@ -15,7 +15,7 @@ from clearway.client.transport import Transport
 from clearway.model.errors import InputError
 from clearway.model.ids import JobId, NodeName
 from clearway.model.runs import RunSpec
-from clearway.ports.views import ClusterView, JobState, JobView, NodeView, QueueView, TenantView
+from clearway.ports.views import ClusterView, JobQuery, JobState, JobView, NodeView, QueueView, TenantView
 from clearway.wire.api import (
     API,
     BEGIN,
@@ -26,7 +26,6 @@ from clearway.wire.api import (
     EventView,
     Health,
     JobCounts,
-    JobFilter,
     JobIds,
     JobPage,
     LogPart,
@@ -54,7 +53,7 @@ RETRY_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 NEVER_STARTS: Final = "DependencyNeverSatisfied"
 """Reason of a job that waits for what cannot come any more."""
 
-NO_FILTER: Final = JobFilter()
+NO_FILTER: Final = JobQuery()
 
 
 class Client:
@@ -99,11 +98,11 @@ class Client:
         data = self._post("/jobs", encode_row(request), query=query, is_repeatable=True)
         return _decode(Submitted, data)
 
-    def jobs(self, wanted: JobFilter = NO_FILTER) -> JobPage:
+    def jobs(self, wanted: JobQuery = NO_FILTER) -> JobPage:
         """One page of jobs."""
         return _decode(JobPage, self._get("/jobs", _job_query(wanted)))
 
-    def all_jobs(self, wanted: JobFilter = NO_FILTER) -> Iterator[JobView]:
+    def all_jobs(self, wanted: JobQuery = NO_FILTER) -> Iterator[JobView]:
         """All jobs that `wanted` finds, page after page of `wanted.limit`."""
         query = _job_query(wanted)
         while True:
@@ -113,7 +112,7 @@ class Client:
                 return
             query["after"] = page.next_after
 
-    def count_jobs(self, wanted: JobFilter = NO_FILTER) -> Mapping[JobState, int]:
+    def count_jobs(self, wanted: JobQuery = NO_FILTER) -> Mapping[JobState, int]:
         """How many jobs there are by state."""
         return _decode(JobCounts, self._get("/jobs/counts", _job_query(wanted))).counts
 
@@ -153,7 +152,7 @@ class Client:
         rows, in order."""
         ended: dict[JobId, JobView] = {}
         while missing := tuple(job for job in dict.fromkeys(jobs) if job not in ended):
-            rows = self.all_jobs(JobFilter(ids=missing[:IDS_MAX]))
+            rows = self.all_jobs(JobQuery(ids=missing[:IDS_MAX]))
             ended.update((row.id, row) for row in rows if row.state.is_final or row.reason == NEVER_STARTS)
             if any(job not in ended for job in jobs):
                 time.sleep(poll_s)
@@ -312,7 +311,7 @@ class Client:
             failures += 1
 
 
-def _job_query(wanted: JobFilter) -> dict[str, object]:
+def _job_query(wanted: JobQuery) -> dict[str, object]:
     return {
         "id": wanted.ids,
         "state": wanted.states,

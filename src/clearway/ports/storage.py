@@ -18,8 +18,9 @@ from typing import Protocol
 
 from clearway.model.errors import ClearwayError
 from clearway.model.events import Event
-from clearway.model.ids import JobId, TenantName
+from clearway.model.ids import JobId
 from clearway.model.runs import RunSpec
+from clearway.ports.views import JobQuery as JobQuery
 from clearway.ports.views import JobState, JobView
 
 JOBS_PER_PAGE_MAX = 10_000
@@ -57,27 +58,6 @@ class Changes:
     runs: tuple[tuple[JobId, RunSpec], ...] = ()
     jobs: tuple[JobView, ...] = ()
     audit: tuple[AuditLine, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobQuery:
-    """Which jobs. Every condition must hold; empty = any. Newest first where `newest_first`, else by number.
-
-    tenants: only these (an access rule, empty = all). after: only numbers above (below, if newest first) this one.
-    """
-
-    ids: tuple[JobId, ...] = ()
-    states: tuple[JobState, ...] = ()
-    users: tuple[str, ...] = ()
-    tenants: tuple[TenantName, ...] = ()
-    queues: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
-    array: JobId | None = None
-    submitted_from_ms: int | None = None
-    submitted_to_ms: int | None = None
-    after: JobId | None = None
-    newest_first: bool = False
-    limit: int = 1_000
 
 
 class Store(Protocol):

@@ -99,6 +99,27 @@ class JobView:
     error: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobQuery:
+    """Which jobs. Every condition must hold; empty = any. Newest first where `newest_first`, else by number.
+
+    tenants: only these (an access rule, empty = all). after: only numbers above (below, if newest first) this one.
+    """
+
+    ids: tuple[JobId, ...] = ()
+    states: tuple[JobState, ...] = ()
+    users: tuple[str, ...] = ()
+    tenants: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    array: JobId | None = None
+    submitted_from_ms: int | None = None
+    submitted_to_ms: int | None = None
+    after: JobId | None = None
+    newest_first: bool = False
+    limit: int = 1_000
+
+
 class DeviceState(StrEnum):
     """What a device is doing."""
 

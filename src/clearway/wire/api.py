@@ -101,24 +101,6 @@ class Submitted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobFilter:
-    """Which jobs: as `ports.storage.JobQuery`, whose names these are. Every condition must hold; empty = any."""
-
-    ids: tuple[JobId, ...] = ()
-    states: tuple[JobState, ...] = ()
-    users: tuple[str, ...] = ()
-    tenants: tuple[str, ...] = ()
-    queues: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
-    array: JobId | None = None
-    submitted_from_ms: int | None = None
-    submitted_to_ms: int | None = None
-    after: JobId | None = None
-    newest_first: bool = False
-    limit: int = PAGE_ROWS_DEFAULT
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JobPage:
     """Rows of jobs, and the number after which the next page begins; None = there is no more."""
 

@@ -108,7 +108,7 @@ Filters = Annotated[list[Filter], pydantic.Field(max_length=1_000)]
 
 
 class JobParams(Request):
-    """Which jobs, as `api.JobFilter`. fields: only these of each row; none = all."""
+    """Which jobs, as `api.JobQuery`. fields: only these of each row; none = all."""
 
     id: Annotated[list[Id], pydantic.Field(max_length=IDS_MAX)] = []
     state: Annotated[list[JobState], pydantic.Field(max_length=100)] = []

@@ -91,8 +91,9 @@ TORCH_VARIABLE = "CLEARWAY_TORCH_PYTHON"
 
 
 @pytest.fixture
-def torch_python() -> str:
-    """A Python that has PyTorch: the one that the variable names, else this one."""
+def torch_python(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A Python that has PyTorch: the one that the variable names, else this one. Its import alone takes seconds."""
+    monkeypatch.setattr("support.benches.PATIENCE_S", 120.0)
     python = os.environ.get(TORCH_VARIABLE, sys.executable)  # noqa: TID251 - which Python has it, nobody else can say
     if subprocess.run([python, "-c", "import torch, numpy"], capture_output=True).returncode:
         pytest.skip(f"{python} has no torch; name one that has: {TORCH_VARIABLE}")

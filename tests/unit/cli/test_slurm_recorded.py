@@ -100,7 +100,7 @@ def test_what_is_no_batch_script_is_refused_in_the_same_words(script: bytes, sai
 
 @pytest.mark.parametrize("script", ["#!/bin/bash\r\n", "#!/bin/bash\n#SBATCH -J a\r\n", "#!/bin/bash\necho a\0b\n"])
 def test_such_scripts_are_refused_however_they_come(script: str):
-    with pytest.raises(InputError, match="DOS line ends|a NUL byte"):
+    with pytest.raises(InputError, match=r"DOS line ends|a NUL byte"):
         parse_sbatch(script, source="job.sh", now_ms=0, first_id=1, user="ada")
 
 

@@ -147,6 +147,6 @@ def test_a_missing_field_is_named():
 
 
 def test_a_filter_has_the_conditions_of_a_query():
-    assert field_names(api.JobFilter) == tuple(field.name for field in fields(storage.JobQuery))
+    assert field_names(api.JobQuery) == tuple(field.name for field in fields(storage.JobQuery))
     assert api.PAGE_ROWS_MAX == storage.JOBS_PER_PAGE_MAX
-    assert replace(api.JobFilter(), limit=5).limit == 5
+    assert replace(api.JobQuery(), limit=5).limit == 5

@@ -14,8 +14,8 @@ import yaml
 
 from clearway.client import ApiError, Client
 from clearway.model.ids import JobId
-from clearway.ports.views import JobState, JobView
-from clearway.wire.api import JobFilter, SubmittedFile
+from clearway.ports.views import JobQuery, JobState, JobView
+from clearway.wire.api import SubmittedFile
 
 FOLDER: Final = Path(__file__).parent
 POLL_S: Final = 0.25
@@ -125,7 +125,7 @@ class Demonstration:
         self._ended.set()
 
     def _look(self) -> None:
-        for job in self._client.all_jobs(JobFilter(after=self._before)):
+        for job in self._client.all_jobs(JobQuery(after=self._before)):
             before = self._seen.get(job.id)
             self._seen[job.id] = job
             if job.array is None:

@@ -1,11 +1,9 @@
 """What several Slurm-named commands share."""
 
-import os
 import re
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from clearway.bootstrap.places import current_user
 from clearway.cli.slurm.arguments import Given, UsageError
@@ -16,22 +14,10 @@ from clearway.ports.views import JobState, JobView
 if TYPE_CHECKING:
     from clearway.client import Client
 
-NANOSECONDS_PER_MS: Final = 1_000_000
-
-
-def environment() -> Mapping[str, str]:
-    """This process's environment."""
-    return os.environ  # noqa: TID251 - the command line is the border
-
 
 def is_job_name(name: str) -> bool:
     """Whether it is written as the name of a job: `12`, `12_3`, `12_[1-3]`."""
     return re.fullmatch(r"[1-9][0-9]*(?:_(?:[0-9]+|\[[0-9,:-]+\]))?", name.strip()) is not None
-
-
-def now_ms() -> int:
-    """Unix time."""
-    return time.time_ns() // NANOSECONDS_PER_MS
 
 
 def write_error(name: str, text: str) -> None:

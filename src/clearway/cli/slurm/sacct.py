@@ -5,9 +5,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from clearway.bootstrap.places import current_user
+from clearway.bootstrap.places import current_user, now_ms
+from clearway.cli.connection import environment
 from clearway.cli.slurm.arguments import Given, Options, UsageError, read_options
-from clearway.cli.slurm.common import environment, find_all, is_job_name, now_ms, parse_states, write_jobs_json
+from clearway.cli.slurm.common import find_all, is_job_name, parse_states, write_jobs_json
 from clearway.cli.slurm.sacct_text import BRIEF_FIELDS, DEFAULT_FIELDS, LONG_FIELDS, render_field_list, render_sacct
 from clearway.model.units import SECOND_MS
 from clearway.ports.views import JobView
@@ -82,7 +83,7 @@ def _fields_of(given: Given) -> str:
 
 def _fetch(client: "Client", given: Given) -> list[JobView]:
     """Jobs asked for by number, at any time; else those since midnight, of this user unless -a or -u says otherwise."""
-    from clearway.wire.api import JobFilter
+    from clearway.ports.views import JobQuery
 
     states = parse_states(given.listed("state"), _refuse_state)
     for name in given.listed("jobs"):
@@ -93,7 +94,7 @@ def _fetch(client: "Client", given: Given) -> list[JobView]:
         return [job for job in found if not states or job.state in states]
     users = given.listed("user") or (() if given.has("allusers") else _own(client))
     from_ms = parse_time(given.get("starttime")) if given.has("starttime") else _midnight()
-    wanted = JobFilter(
+    wanted = JobQuery(
         states=states,
         users=users,
         tenants=given.listed("accounts"),

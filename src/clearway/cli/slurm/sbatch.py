@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from clearway.cli.connection import environment
 from clearway.cli.slurm.arguments import EXIT_OPTION, UsageError, refuse_option
-from clearway.cli.slurm.common import environment
 from clearway.cli.slurm.sbatch_text import check_script, refuse_submission
 from clearway.wire.slurm_options import OPTIONS, SHORT_NAMES, Takes
 

@@ -50,11 +50,11 @@ def run(arguments: Sequence[str]) -> int:
 
 def _filtered(client: "object", given: Given) -> list[JobView]:
     from clearway.client import Client
-    from clearway.wire.api import JobFilter
+    from clearway.ports.views import JobQuery
 
     assert isinstance(client, Client)
     states = tuple(state for state in JobState if not state.is_final)
-    return [job for job in client.all_jobs(JobFilter(states=states)) if _matches(job, given)]
+    return [job for job in client.all_jobs(JobQuery(states=states)) if _matches(job, given)]
 
 
 def _refuse_state(word: str) -> UsageError:

@@ -4,8 +4,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from clearway.bootstrap.places import now_ms
 from clearway.cli.slurm.arguments import Options, UsageError, read_options, split_list
-from clearway.cli.slurm.common import find_all, is_job_name, now_ms
+from clearway.cli.slurm.common import find_all, is_job_name
 from clearway.cli.slurm.scontrol_text import render_job, render_node, render_partition
 from clearway.cli.slurm.values import job_name_of, render_host_list
 from clearway.model.errors import InputError
@@ -107,7 +108,7 @@ def _show(client: "Client", words: Sequence[str], *, is_one_line: bool) -> int:
 
 
 def _show_jobs(client: "Client", names: Sequence[str], *, is_one_line: bool) -> int:
-    from clearway.wire.api import JobFilter
+    from clearway.ports.views import JobQuery
 
     if any(not is_job_name(name) for name in names):
         raise _bare("scontrol_print_job error: Invalid job id specified")
@@ -115,7 +116,7 @@ def _show_jobs(client: "Client", names: Sequence[str], *, is_one_line: bool) -> 
         jobs, missing = find_all(client, names)
     else:
         active = tuple(state for state in JobState if not state.is_final)
-        jobs, missing = list(client.all_jobs(JobFilter(states=active))), []
+        jobs, missing = list(client.all_jobs(JobQuery(states=active))), []
     present = now_ms()
     _write_blocks([render_job(job, now_ms=present) for job in jobs], is_one_line=is_one_line)
     if missing:

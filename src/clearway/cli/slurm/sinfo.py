@@ -4,8 +4,9 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from clearway.bootstrap.places import now_ms
+from clearway.cli.connection import environment
 from clearway.cli.slurm.arguments import Options, UsageError, read_options
-from clearway.cli.slurm.common import environment, now_ms
 from clearway.cli.slurm.sinfo_text import render_sinfo
 from clearway.cli.slurm.values import NODE_STATE_CODES
 from clearway.ports.views import NodeState, NodeView

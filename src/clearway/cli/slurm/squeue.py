@@ -5,16 +5,10 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from clearway.bootstrap.places import now_ms
+from clearway.cli.connection import environment
 from clearway.cli.slurm.arguments import Given, Options, UsageError, read_options
-from clearway.cli.slurm.common import (
-    environment,
-    find_all,
-    is_job_name,
-    now_ms,
-    parse_states,
-    users_of,
-    write_jobs_json,
-)
+from clearway.cli.slurm.common import find_all, is_job_name, parse_states, users_of, write_jobs_json
 from clearway.cli.slurm.squeue_text import START_FORMAT, render_squeue
 from clearway.ports.views import JobState, JobView
 
@@ -102,7 +96,7 @@ def _print_once(client: "Client", given: Given) -> int:
 
 def fetch(client: "Client", given: Given) -> tuple[list[JobView], list[str]]:
     """(the jobs that were asked for, names of which there are none)."""
-    from clearway.wire.api import JobFilter
+    from clearway.ports.views import JobQuery
 
     usual = (JobState.PENDING,) if given.has("start") else ACTIVE
     states = parse_states(given.listed("states"), _refuse_state) or usual
@@ -111,7 +105,7 @@ def fetch(client: "Client", given: Given) -> tuple[list[JobView], list[str]]:
     if given.has("jobs"):
         found, missing = find_all(client, given.listed("jobs"))
         return [job for job in found if job.state in states and _matches(job, given)], missing
-    wanted = JobFilter(
+    wanted = JobQuery(
         states=states,
         users=users_of(given),
         queues=given.listed("partition"),

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from clearway.cli.connection import environment
 from clearway.cli.slurm.arguments import UsageError
-from clearway.cli.slurm.common import environment
 from clearway.cli.slurm.sbatch import OWN, Line, split_line
 from clearway.cli.slurm.sbatch_text import refuse_submission
 
