@@ -8,6 +8,7 @@ import pytest
 from support.cluster import SCRIPTS, until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
+ACCOUNT = "system:serviceaccount:clearway:clearway"
 
 
 @pytest.fixture
@@ -38,11 +39,19 @@ def test_manifests_are_applied_without_a_warning(kubectl, cluster, folder):
     assert pods[0]["spec"]["priority"] == 2_000_000_000
 
 
+def test_replicas_may_change_their_own_lease_and_no_other(kubectl, cluster):
+    cluster.add_namespace("clearway")
+    done = kubectl("apply", "-k", DEPLOY / "kubernetes-replicas")
+    assert done.returncode == 0, done.stderr
+    for verb, lease, is_allowed in (("get", "clearway", 1), ("update", "clearway", 1), ("update", "other", 0)):
+        answer = kubectl("auth", "can-i", verb, f"leases/{lease}", "-n", "clearway", "--as", ACCOUNT)
+        assert answer.stdout.strip() == ("yes" if is_allowed else "no"), (verb, lease)
+
+
 def test_rights_to_submit_are_for_one_namespace(kubectl, cluster):
     cluster.add_namespace("clearway")
     done = kubectl("apply", "--validate=strict", "-n", "default", "-k", DEPLOY / "kubernetes" / "submit")
     assert done.returncode == 0, done.stderr
-    account = "system:serviceaccount:clearway:clearway"
     for verb, resource, namespace, is_allowed in (
         ("create", ["jobs.batch"], "default", True),
         ("get", ["pods", "--subresource=log"], "default", True),
@@ -50,6 +59,6 @@ def test_rights_to_submit_are_for_one_namespace(kubectl, cluster):
         ("delete", ["pods"], "default", False),
         ("get", ["secrets"], "default", False),
     ):
-        answer = kubectl("auth", "can-i", verb, *resource, "-n", namespace, "--as", account)
+        answer = kubectl("auth", "can-i", verb, *resource, "-n", namespace, "--as", ACCOUNT)
         assert answer.stdout.strip() == ("yes" if is_allowed else "no"), (verb, resource, namespace)
     kubectl("delete", "-n", "default", "-k", DEPLOY / "kubernetes" / "submit")

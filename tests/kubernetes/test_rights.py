@@ -3,9 +3,14 @@
 from pathlib import Path
 
 import httpx
+import pytest
 import yaml
 
+from clearway.model.ids import JobId
+from clearway.ports.views import JobState
+from clearway.wire.api import SubmittedFile
 from support.cluster import bound, until
+from support.kube_process import Process
 from support.kube_scheduling import Scheduling
 
 RBAC = Path(__file__).parents[2] / "deploy" / "kubernetes" / "rbac.yaml"
@@ -28,6 +33,35 @@ def sign_in(cluster, tmp_path):
     path = tmp_path / "kubeconfig"
     path.write_text(yaml.safe_dump(config))
     return path
+
+
+SUBMIT = RBAC.parent / "submit" / "rights.yaml"
+ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+
+
+@pytest.mark.slow
+def test_shipped_rights_to_submit_are_enough_to_run_a_job_suspend_and_delete_it(cluster, tmp_path):
+    cluster.add_node("n1", gpus=1)
+    role, binding = yaml.safe_load_all(SUBMIT.read_text())
+    cluster.create(f"{ROLES}/roles", role)
+    cluster.create(f"{ROLES}/rolebindings", binding)
+    process = Process(sign_in(cluster, tmp_path), tmp_path)
+    process.start()
+    try:
+        with process.client() as client:
+            job = {"resources": {"gpus": 1}, "image": "clearway.invalid/none", "run": "true", "replicas": 1}
+            (number,) = client.submit([SubmittedFile(source="job.yaml", job=job)], cwd="/", environment={}).jobs
+            until("a job that runs", lambda: client.job(JobId(number)).state is JobState.RUNNING, 90)
+            client.requeue([JobId(number)])
+            until("another run of it", lambda: client.job(JobId(number)).generation == 2, 90)
+            until("a job that runs again", lambda: client.job(JobId(number)).state is JobState.RUNNING, 90)
+            client.cancel([JobId(number)])
+            until("no Job", lambda: not cluster.items("/apis/batch/v1/namespaces/default/jobs"), 90)
+        assert "403" not in process.read_log()
+    finally:
+        process.close()
+        cluster.delete(f"{ROLES}/rolebindings/clearway-submit")
+        cluster.delete(f"{ROLES}/roles/clearway-submit")
 
 
 def test_shipped_rights_are_enough_to_bind_evict_and_say_why(cluster, tmp_path):
