@@ -160,7 +160,7 @@ class Mortal:
     def _make_intents(self):
         """(time, what) in order: jobs of the trace, and what people do besides."""
         people = JobCancelled | JobHeld | JobReleased | NodeDrained
-        intents = [(job.submit_ms, job) for job in self.world.workload.jobs]
+        intents = [(job.submit_ms, _without_later(job)) for job in self.world.workload.jobs]
         intents += [(event.at_ms, event) for event in self.world.extra_events if isinstance(event, people | NodeUp)]
         return sorted(intents, key=lambda intent: intent[0])
 
@@ -365,6 +365,13 @@ class Mortal:
         self._take_over()
         moves = [event for event in self.store.events[before:] if isinstance(event, PlanAccepted)]
         assert not moves, f"a control plane that starts anew finds something to do: {moves}"
+
+
+def _without_later(job):
+    """The job, without what it waits for that nobody has submitted before it: the door would refuse it."""
+    spec = job.spec
+    earlier = tuple(one for one in spec.dependencies if one.job is None or one.job < spec.id)
+    return replace(job, spec=replace(spec, dependencies=earlier))
 
 
 def _parts(event):
