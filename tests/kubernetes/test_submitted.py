@@ -2,9 +2,11 @@
 
 import pytest
 
+from clearway.bootstrap.simulation import SimulationRequest, prepare, run_prepared
 from clearway.model.ids import JobId
 from clearway.ports.views import JobState
 from clearway.wire.api import SubmittedFile
+from clearway.wire.snapshots import render_snapshot
 from support.cluster import bound, until
 from support.kube_process import Process
 
@@ -154,6 +156,25 @@ def test_killed_control_plane_finds_its_jobs_and_makes_none_twice(cluster, proce
         cluster.delete(f"{JOBS}/{find_job(cluster, running)['metadata']['name']}")
         await_state(client, waiting, JobState.RUNNING)
         assert state(client, running) is JobState.CANCELLED
+
+
+def test_snapshot_of_the_cluster_goes_on_in_the_twin(cluster, process, tmp_path):
+    cluster.add_node("n1", gpus=8)
+    cluster.add_pod("bare", gpus=2)
+    with process.client() as client:
+        running = submit(client, resources={"gpus": 6}, estimate="1h")
+        await_state(client, running, JobState.RUNNING)
+        waiting = submit(client, resources={"gpus": 8}, time_limit="2h")
+        until("the bare pod bound", lambda: "bare" in bound(cluster.pods()))
+        snapshot = client.snapshot()
+    path = tmp_path / "now.jsonl"
+    path.write_text("".join(f"{line}\n" for line in render_snapshot(snapshot)))
+    prepared = prepare(SimulationRequest(trace=str(path), policy="fifo"))
+    assert {"n1"} == {str(node.name).partition("~")[0] for node in prepared.cluster.nodes}
+    jobs = {job.spec.id: job for job in prepared.workload.jobs}
+    assert jobs[JobId(running)].submit_ms < jobs[JobId(waiting)].submit_ms
+    assert len(jobs) == 3
+    assert 2 * 3600 < run_prepared(prepared).metrics.makespan_s <= 3 * 3600 + 1
 
 
 def test_job_without_an_image_is_refused_with_what_to_do(cluster, process):
