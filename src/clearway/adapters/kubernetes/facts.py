@@ -146,7 +146,7 @@ class PodFacts:
     `schedulingGroup`, "" = none. unsupported: what it asks that Clearway cannot promise, one phrase each. labels,
     annotations: only those that say something to Clearway. marks: all labels, for selectors of other pods. company:
     what it asks about pods beside it. wishes: weights and terms of preferred node affinity. claims: names of the
-    PersistentVolumeClaims of its volumes.
+    PersistentVolumeClaims of its volumes. nominated: the node on which its scheduler makes room for it, "" = none.
     """
 
     uid: str
@@ -173,6 +173,7 @@ class PodFacts:
     company: Company | None = None
     wishes: tuple[tuple[int, Term], ...] = ()
     claims: tuple[str, ...] = ()
+    nominated: str = ""
     unsupported: tuple[str, ...] = ()
 
     @property
@@ -191,7 +192,8 @@ class NodeFacts:
     there, whether given out or not.
 
     is_ready: its kubelet reports that it is. is_cordoned: `spec.unschedulable`. model, memory: of its devices, from the
-    labels of GPU feature discovery; "" and 0 = unknown.
+    labels of GPU feature discovery; "" and 0 = unknown. is_shared: its devices are given out in shares by HAMi, whose
+    counts are not of devices.
     """
 
     uid: str
@@ -204,3 +206,4 @@ class NodeFacts:
     is_cordoned: bool
     model: str = ""
     device_memory_bytes: int = 0
+    is_shared: bool = False

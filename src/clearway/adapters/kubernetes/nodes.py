@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from clearway.adapters.kubernetes.company import Region, Society
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.facts import Demand, NodeFacts, PodFacts, Term, Toleration
-from clearway.adapters.kubernetes.parse import CPU, MEMORY
+from clearway.adapters.kubernetes.parse import CPU, MEMORY, parse_mib
 from clearway.adapters.kubernetes.placement import PREFER_NOT, demand_label, find_mismatch, names_devices, score_node
 from clearway.adapters.kubernetes.volumes import Volumes
 from clearway.model.cluster import DeviceGroup, NodeSpec
@@ -442,6 +442,11 @@ class Nodes:
                 yield name, there.get(name, 0) - counted[name]
 
 
+def slice_memory(facts: NodeFacts, resource: str) -> int:
+    """Bytes of one MIG slice, as GPU feature discovery says (strategy `mixed`); 0 = unknown."""
+    return parse_mib(dict(facts.labels).get(f"{resource}.memory", ""))
+
+
 def liking_label(liking: Liking) -> str:
     """The label, the same in every process, by which nodes say how much they are liked."""
     return LIKING_PREFIX + hashlib.sha256(repr(liking).encode()).hexdigest()[:16]
@@ -475,5 +480,5 @@ def _make_groups(facts: NodeFacts) -> Iterable[DeviceGroup]:
         yield DeviceGroup(
             model=resource if names_devices(resource) or len(facts.devices) > 1 else facts.model or resource,
             count=min(count, DEVICES_PER_MODEL_MAX),
-            memory_bytes=0 if names_devices(resource) else facts.device_memory_bytes,
+            memory_bytes=slice_memory(facts, resource) if names_devices(resource) else facts.device_memory_bytes,
         )

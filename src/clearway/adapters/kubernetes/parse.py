@@ -58,6 +58,9 @@ SHARE_ANNOTATIONS: Final = ("gpu-fraction", "gpu-memory", "gpu-fraction-num-devi
 SHARE_RESOURCES: Final = ("nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores")
 """HAMi's words for a part of a device."""
 
+SHARED_BY_HAMI: Final = "hami.io/node-"
+"""Annotations in which HAMi's device plugins register a node's devices begin so."""
+
 INDEX_KEYS: Final = (
     "batch.kubernetes.io/job-completion-index",
     "training.kubeflow.org/replica-index",
@@ -84,7 +87,8 @@ def parse_node(data: Json, config: KubernetesConfig) -> NodeFacts:
             ),
             is_cordoned=bool(spec.get("unschedulable", False)),
             model=str(labels.get("nvidia.com/gpu.product", "")),
-            device_memory_bytes=_parse_mib(labels.get("nvidia.com/gpu.memory", "")),
+            device_memory_bytes=parse_mib(labels.get("nvidia.com/gpu.memory", "")),
+            is_shared=any(key.startswith(SHARED_BY_HAMI) for key in metadata.get("annotations") or ()),
         )
     except (KeyError, TypeError, AttributeError, ParseError) as error:
         raise _unreadable("node", data, error) from error
@@ -131,6 +135,7 @@ def _parse_pod(data: Json, config: KubernetesConfig) -> PodFacts:
         company=parse_company(spec, labels, metadata["namespace"]),
         wishes=parse_wishes(spec),
         claims=tuple(sorted(_find_claims(spec, metadata["name"]))),
+        nominated=status.get("nominatedNodeName") or "",
         unsupported=tuple(_find_unsupported(spec, annotations, devices)),
     )
 
@@ -201,7 +206,8 @@ def _raise_to(total: dict[str, int], least: Mapping[str, int]) -> None:
         total[name] = max(total.get(name, 0), amount)
 
 
-def _parse_mib(text: str) -> int:
+def parse_mib(text: str) -> int:
+    """MiB as a label says it, in bytes; 0 for what is no number."""
     return int(text) * MIB if text.isdecimal() else 0
 
 
@@ -267,7 +273,7 @@ def _find_unsupported(spec: Json, annotations: Mapping[str, str], devices: Mappi
     if any(name in annotations for name in SHARE_ANNOTATIONS) or any(
         name in _requests_of(container) for container in spec["containers"] for name in SHARE_RESOURCES
     ):
-        yield "a share of a device (KAI, HAMi)"
+        yield "a share of a device (KAI, HAMi: only their own schedulers can give it out)"
 
 
 # --- leaves -----------------------------------------------------------------------------------------------------------

@@ -114,6 +114,8 @@ def _find_device_mismatch(demand: Demand, node: NodeFacts) -> str:
     offered = [name for name, _ in node.devices]
     if demand.device not in offered:
         return f"node(s) had no {demand.device}"
+    if node.is_shared:
+        return "node(s) gave out devices in shares (HAMi), which only its own scheduler can"
     if len(offered) > 1 and not names_devices(demand.device):
         return f"node(s) offered {demand.device} beside other devices, which Clearway does not tell apart"
     return ""

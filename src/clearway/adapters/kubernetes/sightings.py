@@ -103,12 +103,11 @@ class Sightings:
             self._touch(uid)
 
     def _lay(self, pod: PodFacts) -> None:
-        node = pod.node or self._places.get(pod.uid, "")
-        if pod.is_over:
+        is_ours = pod.scheduler == self._config.scheduler_name
+        node = pod.node or (self._places.get(pod.uid, "") if is_ours else pod.nominated)
+        if pod.is_over or self._places.get(pod.uid, node) != node:
             self._lift(pod.uid)
-        elif node:
-            if self._places.get(pod.uid, node) != node:
-                self._lift(pod.uid)
+        if node and not pod.is_over:
             self._places[pod.uid] = node
             self.nodes.lay(pod, node)
 

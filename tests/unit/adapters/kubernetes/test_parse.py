@@ -115,7 +115,9 @@ def test_pod_without_rules_about_neighbours_has_no_company():
 def test_hami_shares_are_named():
     pod = make_pod()
     pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpumem"] = "3000"
-    assert parse_pod(pod, CONFIG).unsupported == ("a share of a device (KAI, HAMi)",)
+    assert parse_pod(pod, CONFIG).unsupported == (
+        "a share of a device (KAI, HAMi: only their own schedulers can give it out)",
+    )
 
 
 def test_gates_ports_and_a_coming_end_are_seen():

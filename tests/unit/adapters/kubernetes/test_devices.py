@@ -1,0 +1,104 @@
+"""Devices as vendors' plugins and GPU feature discovery name them, and pods that ask for them: the engine's words."""
+
+import pytest
+
+from clearway.adapters.kubernetes.book import Book
+from clearway.adapters.kubernetes.config import KubernetesConfig
+from clearway.adapters.kubernetes.parse import parse_node, parse_pod
+from clearway.model.cluster import DeviceGroup
+from clearway.model.events import DeviceDown, NodeAdded
+from clearway.model.units import MIB
+from support.kubernetes import make_node, make_pod
+
+CONFIG = KubernetesConfig()
+SLICE = "nvidia.com/mig-1g.10gb"
+
+
+def node_of(labels=None, annotations=None, **resources):
+    """A node that offers these resources, `_` for a slash."""
+    node = make_node("n1", gpus=0, labels=labels)
+    node["metadata"]["annotations"] = annotations or {}
+    node["status"]["allocatable"].update({name.replace("_", "/"): str(count) for name, count in resources.items()})
+    return parse_node(node, CONFIG)
+
+
+def pod_of(resource, count, **more):
+    pod = make_pod(gpus=0, **more)
+    pod["spec"]["containers"][0]["resources"]["requests"][resource] = str(count)
+    return parse_pod(pod, CONFIG)
+
+
+def groups_of(facts):
+    """The devices of a node as the engine hears of them."""
+    book = Book(CONFIG)
+    book.nodes.put(facts)
+    (event,) = [one for one in book.settle(1) if isinstance(one, NodeAdded)]
+    return event.node.groups
+
+
+def request_of(pod, facts):
+    """What the engine hears of a pod; its node must be one that the pod may lie on."""
+    book = Book(CONFIG)
+    book.nodes.put(facts)
+    book.put_pod(pod)
+    book.settle(1)
+    (arrival,) = book.take_arrivals()
+    assert arrival.job.request.node_labels[0] in book.nodes.specs()[0].labels
+    return arrival.job.request
+
+
+@pytest.mark.parametrize("resource", ["amd.com/gpu", "google.com/tpu", "habana.ai/gaudi", "gpu.intel.com/xe"])
+def test_resource_of_each_vendor_is_devices(resource):
+    facts = node_of(**{resource.replace("/", "_"): 4})
+    assert groups_of(facts) == (DeviceGroup(model=resource, count=4),)
+    request = request_of(pod_of(resource, 2), facts)
+    assert (request.devices, request.device_models) == (2, ())
+
+
+def test_feature_discovery_names_model_and_memory():
+    labels = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559"}
+    facts = node_of(labels, **{"nvidia.com_gpu": 8})
+    assert groups_of(facts) == (DeviceGroup(model="NVIDIA-H100-80GB-HBM3", count=8, memory_bytes=81_559 * MIB),)
+
+
+def test_slices_of_strategy_mixed_are_a_model_of_their_own_with_their_memory():
+    facts = node_of({f"{SLICE}.memory": "9856"}, **{SLICE.replace("/", "_"): 7})
+    assert groups_of(facts) == (DeviceGroup(model=SLICE, count=7, memory_bytes=9_856 * MIB),)
+    request = request_of(pod_of(SLICE, 3), facts)
+    assert (request.devices, request.device_models) == (3, (SLICE,))
+
+
+def test_slices_of_strategy_single_come_as_devices_whose_product_is_the_slice():
+    labels = {
+        "nvidia.com/mig.strategy": "single",
+        "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb",
+        "nvidia.com/gpu.memory": "4864",
+    }
+    facts = node_of(labels, **{"nvidia.com_gpu": 56})
+    assert groups_of(facts) == (
+        DeviceGroup(model="NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", count=56, memory_bytes=4_864 * MIB),
+    )
+    assert request_of(pod_of("nvidia.com/gpu", 1), facts).devices == 1
+
+
+def test_node_whose_devices_hami_gives_out_in_shares_takes_no_pod_with_devices():
+    facts = node_of(
+        annotations={"hami.io/node-nvidia-register": "GPU-1,10,8192,100,NVIDIA-A100,0,true:"}, **{"nvidia.com_gpu": 10}
+    )
+    book = Book(CONFIG)
+    book.nodes.put(facts)
+    assert "HAMi" in book.nodes.judge(pod_of("nvidia.com/gpu", 1), book.nodes.entries["n1"])
+    assert book.nodes.judge(parse_pod(make_pod(gpus=0), CONFIG), book.nodes.entries["n1"]) == ""
+
+
+def test_room_that_another_scheduler_makes_for_a_pod_is_left_to_it():
+    book = Book(CONFIG)
+    book.nodes.put(parse_node(make_node("n1", gpus=4), CONFIG))
+    pod = make_pod("preemptor", gpus=3)
+    pod["spec"]["schedulerName"], pod["status"]["nominatedNodeName"] = "default-scheduler", "n1"
+    book.put_pod(parse_pod(pod, CONFIG))
+    events = [*book.settle(1), *book.settle(2)]
+    assert len([one for one in events if isinstance(one, DeviceDown)]) == 3
+    pod["status"]["nominatedNodeName"] = ""
+    book.put_pod(parse_pod(pod, CONFIG))
+    assert book.nodes.free(book.nodes.entries["n1"])["nvidia.com/gpu"] == 4
