@@ -119,4 +119,4 @@ def test_api_server_that_refuses_cuts_and_forgets_gets_every_pod_bound_once(clus
     finally:
         faults.close()
     assert {"409", "429", "503", "cut before", "cut after"} <= set(faults.counts)
-    assert faults.counts["watch cut"] + faults.counts["watch too old"] + faults.counts["410"] > 0
+    assert {"410", "watch cut", "watch too old"} & set(faults.counts)

@@ -59,9 +59,7 @@ class Faults:
             await runner.cleanup()
 
     def _choose(self, *kinds):
-        """A fault of these, or "" for none. Each of them comes before any comes again."""
-        if self._draw.random() >= self._share:
-            return ""
+        """One of these faults, each of which comes before any comes again."""
         left = self._decks.setdefault(kinds, [])
         if not left:
             left += kinds
@@ -76,7 +74,7 @@ class Faults:
         kinds = ["429", "503", "cut before", "delay"]
         if request.method == "POST":
             kinds += ["409", "cut after"]
-        kind = self._choose(*kinds)
+        kind = self._choose(*kinds) if self._draw.random() < self._share else ""
         if kind.isdecimal():
             return _refuse(int(kind))
         if kind == "cut before":
@@ -99,7 +97,7 @@ class Faults:
         )  # fmt: skip
 
     async def _watch(self, request):
-        """Each watch is refused at once, or ends after a moment: by itself, cut, or told to be too old."""
+        """Each watch is refused at once, or ends after a moment: cut, or told to be too old, perhaps within a line."""
         kind = self._choose("410", "429", "watch cut", "watch too old")
         if kind.isdecimal():
             return _refuse(int(kind))
@@ -107,13 +105,13 @@ class Faults:
             response = web.StreamResponse(status=answer.status)
             await response.prepare(request)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._draw.uniform(0, WATCH_S) if kind else None):
+                async with asyncio.timeout(self._draw.uniform(0, WATCH_S)):
                     async for part in answer.content.iter_any():
                         await response.write(part)
         if kind == "watch cut":
             return _cut(request)
-        if kind:
-            line = {"type": "ERROR", "object": {"kind": "Status", "code": 410, **REFUSED[410]}}
+        line = {"type": "ERROR", "object": {"kind": "Status", "code": 410, **REFUSED[410]}}
+        with contextlib.suppress(ConnectionResetError):
             await response.write(b"\n" + json.dumps(line).encode() + b"\n")
         return response
 

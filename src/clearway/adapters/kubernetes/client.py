@@ -230,6 +230,8 @@ class Client:
                 data: Json = json.loads(await response.read())
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 raise UnreachableError(f"{method} {path}: the answer was cut: {error!r}") from error
+            except ValueError as error:
+                raise UnreachableError(f"{method} {path}: the answer is no JSON: {error}") from error
         return data
 
     async def _send(
@@ -308,11 +310,14 @@ def _read_changes(lines: Iterable[bytes]) -> tuple[list[Change], Exception | Non
     """The changes that these lines of a watch tell, and the refusal that ends it, if there is one."""
     changes: list[Change] = []
     for line in lines:
-        told = json.loads(line)
-        data = told["object"]
-        if told["type"] == "ERROR":
-            return changes, _refusal(int(data.get("code", 500)), data, 0.0)
-        changes.append(Change(told["type"], data, data["metadata"]["resourceVersion"]))
+        try:
+            told = json.loads(line)
+            data = told["object"]
+            if told["type"] == "ERROR":
+                return changes, _refusal(int(data.get("code", 500)), data, 0.0)
+            changes.append(Change(told["type"], data, data["metadata"]["resourceVersion"]))
+        except (ValueError, KeyError, TypeError) as error:  # something between us and the server cut or changed it
+            return changes, ApiError(200, "Unreadable", f"expected a line of a watch, found {error!r}")
     return changes, None
 
 

@@ -134,6 +134,28 @@ def test_watch_that_is_cut_is_a_server_that_cannot_be_reached(tmp_path):
         talk(tmp_path, watching(change("ADDED", "2"), is_cut=True), read_watch)
 
 
+def test_watch_that_says_what_no_api_server_says_is_refused_and_what_came_before_it_counts(tmp_path):
+    async def handle(request):
+        return web.Response(body=json.dumps(change("ADDED", "2")).encode() + b"\n{half a li\n")
+
+    async def read(client):
+        async for changes in client.watch("/api/v1/pods", "1"):
+            seen.extend(one.version for one in changes)
+
+    seen = []
+    with pytest.raises(ApiError, match="expected a line of a watch"):
+        talk(tmp_path, handle, read)
+    assert seen == ["2"]
+
+
+def test_answer_that_is_no_json_is_a_server_that_cannot_be_reached(tmp_path):
+    async def handle(request):
+        return web.Response(text="<html>a proxy's page</html>")
+
+    with pytest.raises(UnreachableError, match="no JSON"):
+        talk(tmp_path, handle, lambda client: client.get("/api/v1/pods"))
+
+
 def test_server_that_is_away_cannot_be_reached(tmp_path):
     path = tmp_path / "kubeconfig"
     path.write_text(KUBECONFIG.format(url="http://127.0.0.1:1"))
