@@ -12,7 +12,8 @@ from rich.text import Text
 
 from clearway.cli.session import Session
 from clearway.cli.show_live import NONE, STATE_STYLES, render_devices, render_place
-from clearway.cli.slurm.values import job_name_of, ran_ms, render_time_limit, render_time_used
+from clearway.cli.slurm.squeue_text import fold_arrays
+from clearway.cli.slurm.values import ran_ms, render_time_limit, render_time_used
 from clearway.model.ids import JobId
 from clearway.ports.views import ClusterView, DeviceState, JobState, JobView, NodeView
 
@@ -115,9 +116,11 @@ def _draw_jobs(
     for header in ("Devices", "Time", "Limit", "Progress"):
         table.add_column(session.translate(header), justify="right", no_wrap=True)
     table.add_column(session.translate("Where, or why not"), ratio=1, no_wrap=True, overflow="ellipsis")
-    for job in jobs[:JOBS_SHOWN_MAX]:
+    lines = fold_arrays(jobs)
+    for line in lines[:JOBS_SHOWN_MAX]:
+        job = line.job
         letter, color = marks.get(job.id, ("", ""))
-        cells = (job_name_of(job), job.name, job.user, job.queue)
+        cells = (line.name, job.name, job.user, job.queue)
         times = (
             render_time_used(ran_ms(job, scene.now_ms)),
             render_time_limit(job.limit_ms, NONE),
@@ -131,7 +134,7 @@ def _draw_jobs(
             *map(Text, times),
             Text(render_place(job)),
         )
-    more = len(jobs) - JOBS_SHOWN_MAX
+    more = len(lines) - JOBS_SHOWN_MAX
     shown = f"{session.translate(title)} ({len(jobs)})" if more > 0 else session.translate(title)
     return Panel(table, title=shown, title_align="left", border_style="dim")
 
