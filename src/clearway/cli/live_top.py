@@ -10,6 +10,8 @@ import typer
 
 from clearway.bootstrap.places import now_ms
 from clearway.cli.connection import connect
+from clearway.cli.options import JsonOption
+from clearway.cli.outputs import write_json
 from clearway.cli.session import Session, session_of
 
 if TYPE_CHECKING:
@@ -26,11 +28,14 @@ def top(
     interval_s: Annotated[float, typer.Option("--interval", "-d", min=0.1, metavar="S", help="Seconds between.")] = 1.0,
     is_once: Annotated[bool, typer.Option("--once", help="Draw it once and end.")] = False,
     svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Draw it once, as a picture.")] = None,
+    json_target: JsonOption = None,
 ) -> None:
     """Until Ctrl-C, or the control plane ends."""
     session = session_of(context)
     with connect() as client:
-        if svg is not None:
+        if json_target is not None:
+            write_json(session, encode_scene(fetch_scene(client)), json_target)
+        elif svg is not None:
             write_svg(session, fetch_scene(client), svg)
         elif is_once or not session.screen.is_terminal:
             from clearway.cli.show_top import draw_scene
@@ -70,6 +75,14 @@ def fetch_scene(client: "Client") -> "Scene":
         ended=client.jobs(JobQuery(states=ended, newest_first=True, limit=ENDED_SHOWN)).jobs,
         now_ms=now_ms(),
     )
+
+
+def encode_scene(scene: "Scene") -> dict[str, object]:
+    """The same as plain data: rows as the API has them."""
+    from clearway.wire.api_rows import encode_row, encode_rows
+
+    jobs = {"running": scene.running, "waiting": scene.waiting, "ended": scene.ended}
+    return {"cluster": encode_row(scene.cluster), **{name: encode_rows(rows) for name, rows in jobs.items()}}
 
 
 def write_svg(session: Session, scene: "Scene", path: Path) -> None:
