@@ -6,16 +6,28 @@ devices is only made if the budget holds with everything that is used at its flo
 
 What waits for power is not starved: a later job may pass only if it is expected to end before the one that waits could
 have its watts (as EASY does with devices), and under a strict policy none may. What would not fit on an idle cluster
-holds nobody up. Nothing is stopped for power. Without a budget none of this is asked.
+holds nobody up. Nor may a later job take the watts that the first with a reservation of devices needs when it has
+these. Nothing is stopped for power. Without a budget none of this is asked.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clearway.engine.box import RUNNING_END, RUNNING_ROW
+from clearway.engine.box import (
+    LINK_COUNT,
+    LINK_NEXT,
+    LINK_POOL,
+    META_RESERVATIONS,
+    RES_JOB,
+    RES_LINK,
+    RES_START,
+    RUNNING_END,
+    RUNNING_ROW,
+)
 from clearway.engine.reasons import REASON_POWER, REASON_PRIORITY
 from clearway.engine.state import ClusterState
 from clearway.engine.tables import (
@@ -26,6 +38,7 @@ from clearway.engine.tables import (
     JOB_REASON,
     JOB_SAVED_MS,
     NONE,
+    POOL_DEVICE_BEGIN,
     POOL_NODE,
     POOL_SPEED_PPM,
     POOL_WATTS,
@@ -142,6 +155,16 @@ def _beneficiary(move: Move) -> JobId | None:
     return None if isinstance(move, Start) else job_served(move)
 
 
+@dataclass(slots=True)
+class _Promise:
+    """The job that has the first reservation of devices. turn: its place. start_ms: when it has devices and watts, as
+    things stand. spare: watts that are left over then."""
+
+    turn: int
+    start_ms: int
+    spare: int
+
+
 class PowerGate:
     """Lets moves pass, in order, as long as the budget holds. Made when the tables are as before the first move.
 
@@ -154,6 +177,7 @@ class PowerGate:
         self._left_when_idle = budget - self.account.idle_watts()
         self._turn: IntArray = np.full(state.rows.table.shape[1], NONE, dtype=np.int64)
         self._latest_end_ms: dict[int, int] = {}
+        self._promise: _Promise | None = None
         self._running = state.running[[RUNNING_ROW, RUNNING_END], : len(state.holding_rows())].tolist()
 
     def note_order(self, rows: IntArray) -> None:
@@ -163,6 +187,7 @@ class PowerGate:
     def let_through(self, moves: Sequence[Move]) -> list[Move]:
         """The moves that pass. Room is made for a job by all the moves that this takes, or by none."""
         kept, given_up = [], set()
+        self._promise = self._find_promise()
         for move in moves:
             if self.lets(move):
                 kept.append(move)
@@ -173,6 +198,7 @@ class PowerGate:
     def refused_rows(self, starts: Sequence[Start]) -> list[int]:
         """Rows of those starts that would not pass. None passes yet."""
         left, used = self._left, self.account.used.copy()
+        self._promise = self._find_promise()
         refused = [self.state.jobs[move.job].row for move in starts if not self.lets(move)]
         self._left, self.account.used = left, used
         return refused
@@ -189,7 +215,7 @@ class PowerGate:
         devices = devices[~self.account.used[devices]]
         added = self.account.added_watts(devices)
         row = self.state.jobs[move.job].row
-        if added == 0 or (added <= self._left and self._may_pass(move, row)):
+        if added == 0 or (added <= self._left and self._may_pass(move, row, added)):
             self.account.used[devices] = True
             self._left -= added
             return True
@@ -197,12 +223,47 @@ class PowerGate:
             self._wait(row, added, move.allocation)
         return False
 
-    def _may_pass(self, move: Start | Resize | Migrate, row: int) -> bool:
+    def _may_pass(self, move: Start | Resize | Migrate, row: int, added: int) -> bool:
         """Whether no job before it waits for watts that it would still have then. Nothing grows while a job waits."""
         if not isinstance(move, Start):
             return not self._latest_end_ms
         until_ms = [end_ms for turn, end_ms in self._latest_end_ms.items() if turn < self._turn[row]]
-        return not until_ms or self._end_ms(row) <= min(until_ms)
+        end_ms = self._end_ms(row)
+        return (not until_ms or end_ms <= min(until_ms)) and self._keeps_promise(row, end_ms, added)
+
+    def _keeps_promise(self, row: int, end_ms: int, added: int) -> bool:
+        """Whether the start leaves the watts that are promised to a job before it; if so its own count as taken."""
+        promise = self._promise
+        if promise is None or end_ms <= promise.start_ms:
+            return True
+        if self._turn[row] > promise.turn and added > promise.spare:
+            return False
+        promise.spare -= added
+        return True
+
+    def _find_promise(self) -> _Promise | None:
+        """Of the first reservation; None where there is none, or nobody knows when its watts are there."""
+        box = self.state.box
+        if self.state.meta[META_RESERVATIONS] == 0:
+            return None
+        row = int(box.res[RES_JOB, 0])
+        needed = self._reserved_watts(row)
+        if needed == 0:
+            return None
+        start_ms, left = self._left_from(int(box.res[RES_START, 0]), needed)
+        return None if start_ms == NONE else _Promise(int(self._turn[row]), start_ms, left - needed)
+
+    def _reserved_watts(self, row: int) -> int:
+        """What the devices of the first reservation draw more in use at their floor than idle. Of a pool, all devices
+        are alike; shares are counted as devices that nobody else uses."""
+        box, account, watts = self.state.box, self.account, 0
+        devices = self.state.by_row[row].spec.request.devices
+        link = int(box.res[RES_LINK, 0])
+        while link != NONE:
+            device = int(account.pools[POOL_DEVICE_BEGIN, box.links[LINK_POOL, link]])
+            watts += int(box.links[LINK_COUNT, link]) * devices * account.added_watts(np.array([device]))
+            link = int(box.links[LINK_NEXT, link])
+        return watts
 
     def _end_ms(self, row: int) -> int:
         table = self.state.rows.table
@@ -223,13 +284,20 @@ class PowerGate:
 
     def _enough_at_ms(self, added: int) -> int:
         """When what runs is expected to have given back enough watts; NONE where nobody knows."""
-        left, sharers = self._left, self.account.sharers.copy()
+        return self._left_from(self.state.now_ms, added)[0]
+
+    def _left_from(self, from_ms: int, needed: int) -> tuple[int, int]:
+        """The first time from `from_ms` on at which what runs is expected to have left so many watts, and how many it
+        has left then; (NONE, 0) where nobody knows."""
+        left, sharers, at_ms = self._left, self.account.sharers.copy(), from_ms
         for row, end_ms in zip(*self._running, strict=True):
+            if end_ms > at_ms:
+                if left >= needed:
+                    break
+                at_ms = end_ms
             allocation = self.state.by_row[row].allocation
             assert allocation is not None
             devices, times = np.unique(allocation.devices, return_counts=True)
             sharers[devices] -= times
             left += self.account.added_watts(devices[sharers[devices] == 0])
-            if added <= left:
-                return int(end_ms) if end_ms < FOREVER_MS else NONE
-        return NONE
+        return (at_ms, left) if left >= needed and at_ms < FOREVER_MS else (NONE, 0)

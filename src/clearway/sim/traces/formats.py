@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Final
 
 from clearway.model.errors import InputError
 from clearway.sim.generate import is_synthetic
@@ -11,6 +12,7 @@ from clearway.sim.synthetic import generate_from_spec
 from clearway.sim.text_files import ProgressCallback, read_head
 from clearway.sim.traces.assemble import cut_workload
 from clearway.sim.traces.gavel import read_gavel, recognise_gavel
+from clearway.sim.traces.inventories import is_inventory
 from clearway.sim.traces.openb import read_dlrm, read_openb, recognise_dlrm, recognise_openb
 from clearway.sim.traces.philly import read_philly, recognise_philly
 from clearway.sim.traces.pollux import read_pollux, recognise_pollux
@@ -145,6 +147,20 @@ _ALL = (
     ),
 )
 
+_NO_WORKLOADS: Final = (
+    (
+        ("System,machine type", "SN,location,insert,remove", "# event_id component_id"),
+        "it is a failure log: see --faults",
+    ),
+    (
+        ("placement,local_bsz", "local_bsz,step_time"),
+        "it holds speeds: the traces of its source find them by themselves",
+    ),
+    (("global_batch_size,",), "it holds speeds by number of GPUs and no jobs: write them as `speedup` of elastic jobs"),
+)
+"""First words of files that people take for workloads, and what is to be done with them. ElasticFlow publishes speeds
+only, and no trace names them."""
+
 FORMATS: Mapping[str, TraceFormat] = MappingProxyType({entry.name: entry for entry in _ALL})
 """Every format by the name that `--format` takes."""
 
@@ -156,7 +172,15 @@ def detect_format(path: str | Path) -> str:
     if len(found) == 1:
         return found[0]
     seen = f"a file that could be {' or '.join(found)}" if found else f"a first line of {_first_words(head)}"
-    raise InputError(f"{path}: expected a trace of a known format, found {seen}; {_say_which()}")
+    raise InputError(f"{path}: expected a trace of a known format, found {seen}; {_say_what_else(Path(path), head)}")
+
+
+def _say_what_else(path: Path, head: tuple[str, ...]) -> str:
+    """What a file that is no list of jobs is for, told by its first line; else how to say which format it has."""
+    if is_inventory(path):
+        return "it is a list of nodes: give it to --cluster"
+    first = head[0] if head else ""
+    return next((use for words, use in _NO_WORKLOADS if first.startswith(words)), _say_which())
 
 
 def read_workload(
