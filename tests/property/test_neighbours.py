@@ -111,3 +111,6 @@ class CountsAnew:
 def test_rules_about_neighbours_are_never_broken_and_crowds_are_counted_exactly(seed, name):
     kernel = Kernel(named_policy(name))
     run_checked(make_social_world(seed), kernel, CountsAnew(kernel.state))
+    used = {crowd for record in kernel.state.jobs.values() for crowd in record.spec.request.crowds}
+    used |= {rule.crowd for record in kernel.state.jobs.values() for rule in record.spec.request.neighbours}
+    assert {crowd for crowd, _ in kernel.state.inventory.crowds.numbers} == used

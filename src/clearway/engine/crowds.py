@@ -6,7 +6,7 @@
 - `counts`: int64[tallies, domains], replicas of the crowd there; NOWHERE for a domain without nodes.
 - `liked`: int64[label keys, nodes], how much a node is liked by those who go by that label, 0..100.
 
-A row is never taken back: crowds are few beside jobs, for equal pods share theirs.
+A tally is given up when no job is left whose rules or memberships use it; its row is given to the next.
 """
 
 import numpy as np
@@ -59,11 +59,13 @@ class Crowds:
 
     __slots__ = (
         "_domains",
+        "_free",
         "_keys",
         "_labels",
         "_liked",
         "_names",
         "_others",
+        "_users",
         "counts",
         "domains",
         "liked",
@@ -83,7 +85,9 @@ class Crowds:
         self.liked: Table = make_table(1, 1)
         self._keys: dict[str, Names] = {}  # values of each label that a tally goes by
         self._liked: dict[str, int] = {}
-        self._names: list[tuple[str, str]] = []  # crowd and label of each tally
+        self._names: list[tuple[str, str] | None] = []  # crowd and label of each tally, None = it is free
+        self._users: list[int] = []  # rules and memberships of jobs that are there, for each tally
+        self._free: list[int] = []
         self._labels: list[dict[str, str]] = []  # of each node
         self._others: list[dict[str, int]] = []  # replicas of others on each node, by crowd
         self._domains: dict[str, list[int]] = {}  # by label: the domain of each node
@@ -98,7 +102,7 @@ class Crowds:
         for key, line in self._domains.items():
             line.append(node if key == BY_NODE else NONE)
         self._widen(node + 1)
-        for tally, (_, key) in enumerate(self._names):
+        for (_, key), tally in self.numbers.items():
             if key == BY_NODE:
                 self._set_domain(tally, node, node)
         self.set_node(node, spec)
@@ -106,7 +110,7 @@ class Crowds:
     def set_node(self, node: int, spec: NodeSpec) -> None:
         """The node carries other labels, or others have other replicas on it."""
         self._labels[node] = labels = dict(spec.labels)
-        if not (self.numbers or self._liked or spec.crowds or self._others[node]):
+        if not (self._keys or self._liked or spec.crowds or self._others[node]):
             return
         self._count_others(node, dict(spec.crowds))
         for key, names in self._keys.items():
@@ -114,7 +118,7 @@ class Crowds:
             if domain != self._domains[key][node]:
                 self._domains[key][node] = domain
                 self._widen(domain + 1)
-                for tally, (_, by) in enumerate(self._names):
+                for (_, by), tally in self.numbers.items():
                     if by == key:
                         self._set_domain(tally, node, domain)
         for key, row in self._liked.items():
@@ -126,7 +130,7 @@ class Crowds:
             change = now.get(crowd, 0) - before.get(crowd, 0)
             if change == 0 or (crowd, BY_NODE) not in self.numbers:
                 continue
-            for tally, (name, _) in enumerate(self._names):
+            for (name, _), tally in self.numbers.items():
                 domain = self.domains[tally, node]
                 if name == crowd and domain != NONE:
                     self.counts[tally, domain] += change
@@ -179,6 +183,32 @@ class Crowds:
                     return True
         return False
 
+    def use(self, request: Request, jobs: int) -> None:
+        """So many more jobs (−1: one fewer) ask for this. Tallies that nobody uses any more are given up: the class of
+        the last that did must not be used again."""
+        tallies = [self.numbers[crowd, BY_NODE] for crowd in request.crowds]
+        for rule in request.neighbours:
+            tallies += [self.numbers[rule.crowd, BY_NODE], self.numbers[rule.crowd, rule.domain]]
+        for tally in tallies:
+            self._users[tally] += jobs
+        unused = sorted({tally for tally in tallies if self._users[tally] == 0}, reverse=True)
+        for tally in unused:
+            self._give_up(tally)
+
+    def _give_up(self, tally: int) -> None:
+        names = self._names[tally]
+        assert names is not None
+        before = self.numbers[names[0], BY_NODE] if names[1] != BY_NODE else NONE
+        while before != NONE and self.tallies[TALLY_NEXT, before] != tally:
+            before = int(self.tallies[TALLY_NEXT, before])
+        if before != NONE:
+            self.tallies[TALLY_NEXT, before] = self.tallies[TALLY_NEXT, tally]
+        del self.numbers[names]
+        self._names[tally] = None
+        self.domains[tally] = NONE
+        self.counts[tally] = NOWHERE
+        self._free.append(tally)
+
     # --- tallies ----------------------------------------------------------------------------------------------------
 
     def _tally(self, crowd: str, key: str) -> int:
@@ -187,8 +217,8 @@ class Crowds:
         if number is not None:
             return number
         first = NONE if key == BY_NODE else self._tally(crowd, BY_NODE)
-        number = self.numbers[crowd, key] = len(self._names)
-        self._names.append((crowd, key))
+        number = self.numbers[crowd, key] = self._new_row()
+        self._names[number] = crowd, key
         line = self._domains_by(key)
         self._widen(max(len(line), len(self._keys.get(key, ()))))
         if number == self.tallies.shape[1]:
@@ -206,6 +236,13 @@ class Crowds:
             self._recount(number)
         return number
 
+    def _new_row(self) -> int:
+        if self._free:
+            return self._free.pop()
+        self._names.append(None)
+        self._users.append(0)
+        return len(self._names) - 1
+
     def _domains_by(self, key: str) -> list[int]:
         """The domain of each node by a label."""
         line = self._domains.get(key)
@@ -220,7 +257,9 @@ class Crowds:
 
     def _recount(self, tally: int) -> None:
         """Count a tally anew from what lies on each node."""
-        crowd, key = self._names[tally]
+        names = self._names[tally]
+        assert names is not None
+        crowd, key = names
         count = len(self._labels)
         domain = self.domains[tally, :count]
         there = domain != NONE
@@ -261,6 +300,7 @@ class Crowds:
         other = Crowds()
         other.numbers, other._liked = dict(self.numbers), dict(self._liked)
         other.rule_count, other._names = self.rule_count, list(self._names)
+        other._users, other._free = list(self._users), list(self._free)
         other.rules, other.tallies, other.liked = self.rules.copy(), self.tallies.copy(), self.liked.copy()
         other.domains, other.counts = self.domains.copy(), self.counts.copy()
         other._keys = {key: names.copy() for key, names in self._keys.items()}

@@ -29,7 +29,7 @@ def find_neighbours(state: ClusterState, record: JobRecord) -> list[Finding]:
 def _in_words(rule: NeighbourRule) -> str:
     match rule.kind:
         case NeighbourKind.APART:
-            return f"apart from {rule.crowd} by {rule.domain}"
+            return f"apart from {rule.crowd}".removesuffix(f" by {rule.domain}") + f" by {rule.domain}"
         case NeighbourKind.BESIDE:
             return f"beside {rule.crowd} in one {rule.domain}"
     return f"spread with {rule.crowd} over {rule.domain}, {rule.skew} more at most than where fewest are"

@@ -108,6 +108,7 @@ class Lifecycle:
             raise InternalError(f"job {job} was submitted twice; a job's id is given once and never reused")
         row = state.rows.new()
         cls = state.classes.number(spec.request, spec.network.fabric, state.inventory)
+        state.classes.use(spec.request, spec.network.fabric, state.inventory, 1)
         queue = state.accounts.queue(spec.queue)
         tenant = state.accounts.tenant(spec.tenant, state.inventory.milli)
         state.refresh_box_if_grown()
@@ -321,6 +322,7 @@ class Lifecycle:
         if row in state.claims:
             state.unclaim(row)
         del state.jobs[spec.id], state.by_row[row]
+        state.classes.use(spec.request, spec.network.fabric, state.inventory, -1)
         state.rows.give_back(row)
         again = state.dependencies.note_end(spec, outcome, state.now_ms)
         if again:

@@ -132,11 +132,13 @@ class Classes:
     """Equal requests as rows of the CLASS table, shared by all jobs that ask the same. asks_node: one of them asks for
     CPUs or memory."""
 
-    __slots__ = ("_last", "asks_node", "numbers", "table")
+    __slots__ = ("_count", "_last", "_users", "asks_node", "numbers", "table")
 
     def __init__(self) -> None:
         self.numbers: dict[tuple[Request, str], int] = {}
         self.asks_node = False
+        self._count = 0
+        self._users: dict[int, int] = {}  # jobs of each class that has rules about neighbours, or is in a crowd
         self._last: tuple[Request | None, str, int] = (None, "", NONE)
         self.table: Table = make_table(CLASS_COLUMNS, 16)
 
@@ -149,10 +151,22 @@ class Classes:
         self._last = request, fabric, number
         return number
 
+    def use(self, request: Request, fabric: str, inventory: "Inventory", jobs: int) -> None:
+        """So many more jobs (−1: one fewer) ask for this: what only their rules about neighbours need lasts as long."""
+        if not (request.crowds or request.neighbours):
+            return
+        number = self.numbers[request, fabric]
+        self._users[number] = self._users.get(number, 0) + jobs
+        inventory.crowds.use(request, jobs)
+        if self._users[number] == 0:
+            del self._users[number], self.numbers[request, fabric]
+            self._last = None, "", NONE
+
     def _find(self, request: Request, fabric: str, inventory: "Inventory") -> int:
         number = self.numbers.get((request, fabric))
         if number is None:
-            number = self.numbers[request, fabric] = len(self.numbers)
+            number = self.numbers[request, fabric] = self._count
+            self._count += 1
             self.table = grow_table(self.table, number + 1)
             self._write(number, request, fabric, inventory)
         return number
@@ -185,6 +199,7 @@ class Classes:
         """An independent copy."""
         other = Classes()
         other.numbers, other.asks_node = dict(self.numbers), self.asks_node
+        other._count, other._users = self._count, dict(self._users)
         other.table = self.table.copy()
         return other
 
