@@ -196,9 +196,9 @@ def test_sacct_lists_its_fields():
 
 
 def test_scontrol_shows_a_job():
-    assert render_job(job(12), **NOW) == (
+    assert render_job(job(12), uid=1001, **NOW) == (
         "JobId=12 JobName=train\n"
-        "   UserId=ada GroupId=(null) MCS_label=N/A\n"
+        "   UserId=ada(1001) GroupId=(null) MCS_label=N/A\n"
         "   Priority=0 Nice=0 Account=vision QOS=normal\n"
         "   JobState=RUNNING Reason=None Dependency=(null)\n"
         "   Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0\n"

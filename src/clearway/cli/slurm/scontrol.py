@@ -1,5 +1,6 @@
 """`scontrol`: show jobs, nodes and partitions; hold, release, requeue; drain and resume nodes; reconfigure."""
 
+import pwd
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from clearway.bootstrap.places import now_ms
 from clearway.cli.slurm.arguments import Options, UsageError, read_options, split_list
 from clearway.cli.slurm.common import find_all, is_job_name
-from clearway.cli.slurm.scontrol_text import render_job, render_node, render_partition
+from clearway.cli.slurm.scontrol_text import UID_UNKNOWN, render_job, render_node, render_partition
 from clearway.cli.slurm.values import job_name_of, render_host_list
 from clearway.model.errors import InputError
 from clearway.model.ids import JobId, NodeName
@@ -118,12 +119,19 @@ def _show_jobs(client: "Client", names: Sequence[str], *, is_one_line: bool) -> 
         active = tuple(state for state in JobState if not state.is_final)
         jobs, missing = list(client.all_jobs(JobQuery(states=active))), []
     present = now_ms()
-    _write_blocks([render_job(job, now_ms=present) for job in jobs], is_one_line=is_one_line)
+    _write_blocks([render_job(job, now_ms=present, uid=_uid_of(job.user)) for job in jobs], is_one_line=is_one_line)
     if missing:
         sys.stderr.write("slurm_load_jobs error: Invalid job id specified\n")
     if not jobs and not missing:
         sys.stdout.write("No jobs in the system\n")
     return 1 if missing else 0
+
+
+def _uid_of(user: str) -> int:
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        return UID_UNKNOWN
 
 
 def _write_blocks(blocks: Sequence[str], *, is_one_line: bool) -> None:

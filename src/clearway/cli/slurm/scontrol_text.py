@@ -33,15 +33,20 @@ _NODE_WORDS: Final = {
     NodeState.DOWN: "DOWN",
 }
 
+UID_UNKNOWN: Final = 4_294_967_294
+"""What Slurm writes where there is no such user (NO_VAL)."""
 
-def render_job(job: JobView, *, now_ms: int, zone: datetime.tzinfo | None = None, script: str = "") -> str:
-    """The block about one job, and an empty line."""
+
+def render_job(
+    job: JobView, *, now_ms: int, zone: datetime.tzinfo | None = None, script: str = "", uid: int = UID_UNKNOWN
+) -> str:
+    """The block about one job, and an empty line. uid: of its user on this machine."""
     array = f" ArrayJobId={job.array} ArrayTaskId={job.array_index}" if job.array is not None else ""
     limit = "UNLIMITED" if job.limit_ms is None else render_elapsed(-(-job.limit_ms // MINUTE_MS) * MINUTE_MS)
     start_ms = job.start_planned_ms if is_waiting(job) else job.start_ms
     nodes = "" if is_waiting(job) else render_host_list(job.nodes)
     lines = [
-        f"UserId={job.user} GroupId=(null) MCS_label=N/A",
+        f"UserId={job.user}({uid}) GroupId=(null) MCS_label=N/A",
         f"Priority={job.priority} Nice=0 Account={job.tenant} QOS=normal",
         f"JobState={job.state.value} Reason={job.reason} Dependency=(null)",
         f"Requeue={int(job.requeue)} Restarts={job.restarts} BatchFlag=1 Reboot=0 ExitCode={render_exit(job)}",
