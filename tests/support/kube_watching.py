@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 
 import httpx
 
@@ -9,6 +10,8 @@ from support.cluster import until
 
 RESOURCE = "nvidia.com/gpu"
 GANG = "clearway.io/gang"
+LOOK_S = 0.005
+"""Between two looks: less than it takes to bind a pod, so that a kill can come between one and the next."""
 
 
 class Watching:
@@ -64,12 +67,12 @@ class Watching:
 
     def until_bound(self, count, seconds):
         """Wait until so many pods are bound, or the time is over; whether they are."""
-        waited = threading.Event()
-        for _ in range(int(seconds / 0.005)):
-            if self.bound >= count:
-                return True
-            waited.wait(0.005)
-        return False
+        waited, deadline = threading.Event(), time.monotonic_ns() + int(seconds * 1e9)
+        while self.bound < count:
+            if time.monotonic_ns() > deadline:
+                return False
+            waited.wait(LOOK_S)
+        return True
 
     def devices_used(self):
         """Node → devices that pods hold there."""
