@@ -5,7 +5,14 @@ from typing import Final
 
 import numpy as np
 
-from clearway.engine.fairshare import TenantTree, accrued, fair_share_factors, make_tenant_tree, remaining, tenant_ranks
+from clearway.engine.fairshare import (
+    TenantTree,
+    added_use,
+    fair_share_factors,
+    make_tenant_tree,
+    remaining,
+    tenant_ranks,
+)
 from clearway.engine.nodes import Names
 from clearway.engine.quota import UNLIMITED, refresh_tenants
 from clearway.engine.tables import (
@@ -68,8 +75,8 @@ class Accounts:
 
     def queue(self, name: QueueName) -> int:
         """The row of a queue."""
-        row = self.queue_names.find(name)
-        return row if row != NONE else self.set_queue(QueueSpec(name=name))
+        row = self.queue_names.numbers.get(name)
+        return self.set_queue(QueueSpec(name=name)) if row is None else row
 
     def set_queue(self, spec: QueueSpec) -> int:
         """Make or change a queue; returns its row."""
@@ -88,8 +95,8 @@ class Accounts:
 
     def tenant(self, name: TenantName, cluster_milli: int) -> int:
         """The row of a tenant; a new one becomes a child of the root."""
-        row = self.tenant_names.find(name)
-        return row if row != NONE else self.set_tenant(TenantSpec(name=name), cluster_milli)
+        row = self.tenant_names.numbers.get(name)
+        return self.set_tenant(TenantSpec(name=name), cluster_milli) if row is None else row
 
     def set_tenant(self, spec: TenantSpec, cluster_milli: int) -> int:
         """Make or change a tenant; returns its row. Its parent must exist; it cannot be moved to another one."""
@@ -162,10 +169,14 @@ class Accounts:
 
     def note_use(self, tenant: int, milli: int, start_ms: int, now_ms: int) -> None:
         """A job of the tenant held `milli` from `start_ms` until now and gave it back."""
-        if self.tenant_count == 1 or milli == 0:
+        if len(self.tenant_specs) == 1 or milli == 0:
             return
-        self._usage[tenant] = self._past_use(tenant, now_ms) + milli * accrued(now_ms - start_ms, self.half_life_ms)
-        self._noted_ms[tenant] = max(now_ms, self._noted_ms[tenant])
+        since_ms = self._noted_ms[tenant]
+        self._usage[tenant] = added_use(
+            self._usage[tenant], max(now_ms - since_ms, 0), milli, now_ms - start_ms, self.half_life_ms
+        )
+        if now_ms > since_ms:
+            self._noted_ms[tenant] = now_ms
 
     def _past_use(self, tenant: int, now_ms: int) -> float:
         elapsed_ms = max(now_ms - self._noted_ms[tenant], 0)

@@ -28,7 +28,8 @@ META_NODE_ASKED: Final = 10  # 1 = some class asks for CPUs or memory; else nobo
 META_LISTED: Final = 11  # so many entries of `running` from its beginning are sorted; those behind are new
 META_GAPS: Final = 12  # sorted entries whose job has left
 META_BEGIN_IN: Final = 13  # a node in whose domains a crowd that lies nowhere yet must begin; NONE = anywhere
-META_SIZE: Final = 14
+META_FILLED: Final = 14  # entries of WORK_LIST in use
+META_SIZE: Final = 15
 
 # --- typical: int64[2, n], the classes that are expected and how often, for the fragmentation score ------------------
 TYPICAL_CLASS: Final = 0
@@ -64,8 +65,8 @@ WORK_DOMAIN: Final = 1
 WORK_POOL: Final = 2
 WORK_CPU: Final = 3
 WORK_MEM: Final = 4
-WORK_COUNT: Final = 5
-WORK_LIST: Final = 6  # pools that have capacity at all, in order
+WORK_COUNT: Final = 5  # of pools in WORK_LIST
+WORK_LIST: Final = 6  # pools that have capacity at all, in order; META_FILLED of them
 WORK_ROWS: Final = 7
 
 

@@ -96,6 +96,9 @@ VERDICTS: Final = (
     TOO_WIDE,
 ) = range(len(VERDICTS))
 
+STARTABLE: Final = (PHASE_PENDING, PHASE_SUSPENDED)
+"""Phases of jobs that wait."""
+
 LEDGER_CPU: Final = 0
 LEDGER_MEM: Final = 1
 LEDGER_HOLDERS: Final = 2
@@ -316,30 +319,30 @@ class Checker:
         return self._check_change(move, record)
 
     def _check_start(self, move: Start, record: JobRecord) -> str:
-        spec = record.spec
-        if record.phase not in (PHASE_PENDING, PHASE_SUSPENDED) or record.allocation is not None:
+        spec, allocation = record.spec, move.allocation
+        if record.phase not in STARTABLE or record.allocation is not None:
             return f"job {move.job} does not wait and cannot be started"
         if record.held or record.cancelled or record.blocked is not None:
             return f"job {move.job} is held, cancelled or blocked and cannot be started"
         if move.generation != record.generation + 1:
             return f"job {move.job}: expected generation {record.generation + 1}, found {move.generation}"
-        if not spec.replicas_min <= move.allocation.replicas <= spec.replicas_max:
-            return (
-                f"job {move.job}: a gang of {spec.replicas_min}..{spec.replicas_max}, found {move.allocation.replicas}"
-            )
+        replicas = len(allocation.nodes)
+        is_whole = spec.elastic is None and replicas == spec.replicas
+        if not (is_whole or spec.replicas_min <= replicas <= spec.replicas_max):
+            return f"job {move.job}: a gang of {spec.replicas_min}..{spec.replicas_max}, found {replicas}"
         claim = self.state.claims.get(record.row)
-        return self._judge(record, move.allocation, kept=claim is not None and claim.allocation == move.allocation)
+        return self._judge(record, allocation, kept=claim is not None and claim.allocation == allocation)
 
     def _judge(self, record: JobRecord, allocation: Allocation, *, kept: bool) -> str:
-        spec = record.spec
-        if len(allocation.devices) != allocation.replicas * spec.request.devices:
-            return f"job {spec.id}: {len(allocation.devices)} devices for {allocation.replicas} replicas"
+        spec, nodes, devices = record.spec, allocation.nodes, allocation.devices
+        if len(devices) != len(nodes) * spec.request.devices:
+            return f"job {spec.id}: {len(devices)} devices for {len(nodes)} replicas"
         verdict = judge(
             record.row,
-            int(kept),
-            int(self._is_alone),
-            allocation.nodes,
-            allocation.devices,
+            1 if kept else 0,
+            1 if self._is_alone else 0,
+            nodes,
+            devices,
             self.by_node,
             self.by_device,
             self._nodes,
@@ -349,7 +352,7 @@ class Checker:
         return "" if verdict == FINE else f"job {spec.id}: {VERDICTS[verdict]}"
 
     def _check_reserve(self, move: Reserve, record: JobRecord) -> str:
-        if record.phase not in (PHASE_PENDING, PHASE_SUSPENDED):
+        if record.phase not in STARTABLE:
             return f"job {move.job} does not wait; nothing is to be kept for it"
         devices = move.allocation.devices
         if not record.spec.request.is_fractional and len(np.unique(devices)) != len(devices):

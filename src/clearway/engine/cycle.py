@@ -138,11 +138,12 @@ class Planner:
         if not self.has_work() or self._is_idle():
             return self._empty_plan(self.wake_ms())
         moves: list[Move] = []
-        if state.capacity_grew or state.order_shrank or state.now_ms >= self._retry_ms or self._order_is_due():
+        has_changed = state.capacity_grew or state.order_shrank or self._order_is_due()
+        if has_changed or state.now_ms >= self._retry_ms:
             self._tried.clear()
         self._gate = None if state.power_budget_watts is None else PowerGate(state, state.power_budget_watts)
-        self._has_news = bool(state.fresh) or state.capacity_grew or state.order_shrank or self._order_is_due()
-        stopped = self._stop_cancelled(moves)
+        self._has_news = has_changed or bool(state.fresh)
+        stopped = self._stop_cancelled(moves) if state.to_stop else NO_ROWS
         if state.claims:
             self._start_claimants(moves)
         fresh = self._order()
@@ -155,7 +156,8 @@ class Planner:
             self._retry_ms = self._next_unprotected_ms()
             if started:
                 undo_entry(self.out, started, self.out_nodes, self.out_devices, state.door)
-        self._trial.undo_to(0)
+        if state.claims or self._touches_running:
+            self._trial.undo_to(0)
         if state.dependencies.has_singletons:
             moves = self._without_conflicts(moves)
         if self._gate is not None or state.caps:
@@ -184,14 +186,14 @@ class Planner:
     def has_work(self) -> bool:
         """Whether anything has come, or come due, about which there may be something to decide."""
         state = self.state
-        return bool(
+        return (
             state.capacity_grew
-            or state.fresh
-            or state.to_stop
             or state.order_shrank
             or self.was_cut
             or state.now_ms >= self._retry_ms
             or state.now_ms >= self._reserved_ms
+            or bool(state.fresh)
+            or bool(state.to_stop)
             or self._order_is_due()
         )
 
@@ -223,8 +225,10 @@ class Planner:
         wake = state.timers[0][0] if state.timers else None
         if self.was_cut:
             wake = state.now_ms + GO_ON_MS
+        if not self._touches_running:
+            return wake
         refresh = self._refresh_ms
-        may_preempt = self._touches_running and state.order.count and state.has_running
+        may_preempt = state.order.count and state.has_running
         if refresh is not None and may_preempt and state.refreshed_ms != NONE:
             due = state.refreshed_ms + refresh
             wake = due if wake is None else min(wake, due)
@@ -244,8 +248,6 @@ class Planner:
     def _stop_cancelled(self, moves: list[Move]) -> frozenset[int]:
         """Tell jobs to stop whose users took them back, for good, or want them to wait again; returns their rows."""
         state = self.state
-        if not state.to_stop:
-            return NO_ROWS
         rows: list[int] = []
         for job in dict.fromkeys(state.to_stop):
             record = state.jobs.get(job)
@@ -372,11 +374,11 @@ class Planner:
         begin = self._first_place(order) if fresh is None else 0
         self._begin_scan(begin, is_whole=fresh is None)
         state.capacity_grew = state.order_shrank = False
-        self._scan_with_room(order, len(order))
+        progress = self._scan_with_room(order, len(order))
         if self._gate is not None:
             order = self._scan_without_powerless(order, begin)
-        progress = self.progress.tolist()
-        started: int = progress[AT_STARTED]
+            progress = self.progress.tolist()
+        started = progress[AT_STARTED]
         self._reserved_ms = progress[AT_RESERVED_MS]
         self.was_cut = progress[AT_STATUS] == STATUS_CUT
         if fresh is None:
@@ -428,14 +430,14 @@ class Planner:
             if self.memo.shape[1] < classes:
                 self.memo = np.full((MEMO, classes), FOREVER_MS, dtype=np.int64)
         self.progress.fill(0)
-        self.progress[AT_POSITION] = begin
         if begin:
+            self.progress[AT_POSITION] = begin
             self.memo.fill(FOREVER_MS)
         elif not is_whole:
             self.progress[AT_LOOKED] = 1
 
-    def _scan_with_room(self, order: IntArray, count: int) -> None:
-        """Scan, and give the outputs and tables more room as often as it asks for it."""
+    def _scan_with_room(self, order: IntArray, count: int) -> list[int]:
+        """Scan, and give the outputs and tables more room as often as it asks for it. Returns the progress."""
         state = self.state
         while True:
             scan_entry(
@@ -450,9 +452,10 @@ class Planner:
                 self.out_devices,
                 state.door,
             )
-            if self.progress[AT_STATUS] != STATUS_ROOM:
-                return
-            self._make_room(int(order[self.progress[AT_POSITION]]))
+            progress: list[int] = self.progress.tolist()
+            if progress[AT_STATUS] != STATUS_ROOM:
+                return progress
+            self._make_room(int(order[progress[AT_POSITION]]))
 
     def _make_room(self, row: int) -> None:
         """Double what is full, to hold at least what the job of `row` needs."""
@@ -472,12 +475,13 @@ class Planner:
     def _make_starts(self, started: int) -> list[Start]:
         """The scan's outputs as moves."""
         moves: list[Start] = []
-        by_row = self.state.by_row
-        for row, _, node, device, replicas in self.out[:, :started].T.tolist():
+        by_row, allocation = self.state.by_row, self._allocation
+        found = self.out[:, :started].T.tolist() if started > 1 else (self.out[:, 0].tolist(),) * started
+        for row, _, node, device, replicas in found:
             record = by_row[row]
             spec = record.spec
             devices = replicas * spec.request.devices
-            moves.append(Start(spec.id, record.generation + 1, self._allocation(node, replicas, device, devices)))
+            moves.append(Start(spec.id, record.generation + 1, allocation(node, replicas, device, devices)))
         return moves
 
     def _without_conflicts(self, moves: list[Move]) -> list[Move]:

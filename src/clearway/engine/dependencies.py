@@ -37,8 +37,9 @@ class Dependencies:
         self._waiting_for: dict[JobId, list[JobId]] = {}
         self._rivals: dict[JobId, list[JobId]] = {}
         self._singletons: dict[tuple[str, str], list[JobId]] = {}
-        self._active: dict[JobId, tuple[str, str]] = {}
-        self._active_by_name: Counter[tuple[str, str]] = Counter()
+        self._active: dict[JobId, JobSpec] = {}
+        # How many of the active jobs have each user and name; None = nobody asked yet: counting costs each job's start.
+        self._active_by_name: Counter[tuple[str, str]] | None = None
         self._early: dict[tuple[JobId, int], list[JobId]] = {}
         self._members: dict[JobId, dict[int, JobId]] = {}
         self.arrays = ArraySlots()
@@ -120,7 +121,7 @@ class Dependencies:
         """Why one dependency of a job is not satisfied, None if it is."""
         if dependency.job is None:
             name = spec.user, spec.name
-            others = self._active_by_name[name] - (spec.id in self._active)
+            others = self._count_active()[name] - (spec.id in self._active)
             return ReasonCode.DEPENDENCY if others or self._rivals.get(spec.id) else None
         targets = self.targets(spec, dependency)
         if not targets:
@@ -145,29 +146,34 @@ class Dependencies:
     def note_start(self, spec: JobSpec, now_ms: int) -> tuple[JobId, ...]:
         """A job got devices; returns the jobs worth looking at again: those that waited for its start, and singletons
         of its name, which now must wait."""
-        self._started.setdefault(spec.id, now_ms)
-        name = spec.user, spec.name
-        if spec.id not in self._active:
-            self._active[spec.id] = name
-            self._active_by_name[name] += 1
+        job = spec.id
+        self._started.setdefault(job, now_ms)
+        if self._active_by_name is not None and job not in self._active:
+            self._active_by_name[spec.user, spec.name] += 1
+        self._active[job] = spec
         if not self._waiting_for and not self._singletons:
             return ()
-        return (*self._waiting_for.get(spec.id, ()), *self._singletons.get(name, ()))
+        return (*self._waiting_for.get(job, ()), *self._singletons.get((spec.user, spec.name), ()))
 
     def note_stop(self, spec: JobSpec, *, suspended: bool) -> tuple[JobId, ...]:
         """A job lost its devices and waits again; returns the jobs worth looking at again. A suspended job still counts
         as one of its name."""
         return () if suspended else self._deactivate(spec)
 
+    def _count_active(self) -> Counter[tuple[str, str]]:
+        """How many of the jobs that hold devices, or lie suspended, have each user and name."""
+        if self._active_by_name is None:
+            self._active_by_name = Counter((spec.user, spec.name) for spec in self._active.values())
+        return self._active_by_name
+
     def _deactivate(self, spec: JobSpec) -> tuple[JobId, ...]:
-        name = self._active.pop(spec.id, None)
-        if name is None:
+        if self._active.pop(spec.id, None) is None:
             return ()
-        others = self._active_by_name[name] - 1
-        if others:
-            self._active_by_name[name] = others
-        else:
-            del self._active_by_name[name]
+        name = spec.user, spec.name
+        if self._active_by_name is not None:
+            self._active_by_name[name] -= 1
+            if not self._active_by_name[name]:
+                del self._active_by_name[name]
         return tuple(self._singletons[name]) if name in self._singletons else ()
 
     def note_end(self, spec: JobSpec, outcome: Outcome, now_ms: int) -> tuple[JobId, ...]:
@@ -179,7 +185,10 @@ class Dependencies:
         if len(self._since) > SINCE_MAX:
             self._since.popitem(last=False)
         if not (self._waiting_for or self._singletons or self._rivals) and spec.array is None:
-            self._deactivate(spec)
+            if self._active_by_name is None:
+                self._active.pop(spec.id, None)
+            else:
+                self._deactivate(spec)
             return ()
         singles = self._singletons.get((spec.user, spec.name))
         if singles and spec.id in singles:
@@ -214,7 +223,8 @@ class Dependencies:
         other._started, other._since = self._started.copy(), self._since.copy()
         other._members = {array: dict(members) for array, members in self._members.items()}
         other._singletons = {name: list(jobs) for name, jobs in self._singletons.items()}
-        other._active, other._active_by_name = dict(self._active), self._active_by_name.copy()
+        other._active = dict(self._active)
+        other._active_by_name = None if self._active_by_name is None else self._active_by_name.copy()
         other._waiting_for = {job: list(jobs) for job, jobs in self._waiting_for.items()}
         other._early = {task: list(jobs) for task, jobs in self._early.items()}
         other._rivals = {job: list(jobs) for job, jobs in self._rivals.items()}

@@ -1,13 +1,15 @@
 """Domains of the topology: which is the smallest that holds a gang, and how its replicas are spread over its pools.
 
-Works on `WORK_CAPACITY`, the number of replicas that each pool could take, which `gang.fill_capacity` writes.
+Works on `WORK_CAPACITY`, the number of replicas that each pool could take, and on the list of the pools that could take
+any: in a cluster that is well used these are few. Who fills both calls `clear_capacity` and then `note_capacity` for
+each pool in order; who lowers capacities later may leave pools with none in the list.
 """
 
 from clearway.engine.box import (
+    META_FILLED,
     META_LEVELS,
     META_MANY_POOLS,
     META_NODES,
-    META_POOLS,
     WORK_CAPACITY,
     WORK_COUNT,
     WORK_DOMAIN,
@@ -63,6 +65,21 @@ def is_level_used(box: Box, level: int, widest: int) -> bool:
     return level in (LEVEL_NODE, LEVEL_SITE) or (box.meta[META_LEVELS] >> level) & 1 == 1
 
 
+@compiled_inline
+def clear_capacity(box: Box) -> None:
+    """Begin to fill the capacities anew."""
+    box.meta[META_FILLED] = 0
+
+
+@compiled_inline
+def note_capacity(box: Box, pool: int, count: int) -> None:
+    """The pool could take so many replicas."""
+    box.work[WORK_CAPACITY, pool] = count
+    if count > 0:
+        box.work[WORK_LIST, box.meta[META_FILLED]] = pool
+        box.meta[META_FILLED] += 1
+
+
 @compiled_inside
 def smallest_domain(box: Box, replicas: int, level: int) -> int:
     """The domain of a level with the least capacity that still holds the gang; NONE if none does."""
@@ -70,14 +87,17 @@ def smallest_domain(box: Box, replicas: int, level: int) -> int:
         return smallest_in_one_pass(box, replicas, level)
     for node in range(box.meta[META_NODES]):
         box.work[WORK_DOMAIN, node] = 0
-    for pool in range(box.meta[META_POOLS]):
+    last = NONE
+    for index in range(box.meta[META_FILLED]):
+        pool = box.work[WORK_LIST, index]
         count = box.work[WORK_CAPACITY, pool]
         if count > 0:
             domain = domain_of(box, level, pool)
             if domain != NONE:
                 box.work[WORK_DOMAIN, domain] += count
+                last = max(last, domain)
     best = NONE
-    for domain in range(box.meta[META_NODES]):
+    for domain in range(last + 1):
         count = box.work[WORK_DOMAIN, domain]
         if count >= replicas and (best == NONE or count < box.work[WORK_DOMAIN, best]):
             best = domain
@@ -90,7 +110,8 @@ def smallest_in_one_pass(box: Box, replicas: int, level: int) -> int:
     total = 0
     best = NONE
     best_count = 0
-    for pool in range(box.meta[META_POOLS]):
+    for index in range(box.meta[META_FILLED]):
+        pool = box.work[WORK_LIST, index]
         count = box.work[WORK_CAPACITY, pool]
         total += count
         if count >= replicas and (best == NONE or count < best_count):
@@ -106,15 +127,17 @@ def keep_domain(box: Box, level: int, domain: int) -> None:
     """Zero the capacity of pools outside the domain."""
     if level == LEVEL_SITE:
         return
-    for pool in range(box.meta[META_POOLS]):
-        if box.work[WORK_CAPACITY, pool] > 0 and domain_of(box, level, pool) != domain:
+    for index in range(box.meta[META_FILLED]):
+        pool = box.work[WORK_LIST, index]
+        if domain_of(box, level, pool) != domain:
             box.work[WORK_CAPACITY, pool] = 0
 
 
 @compiled_inside
 def leave_domain(box: Box, level: int, domain: int) -> None:
     """Zero the capacity of pools in the domain."""
-    for pool in range(box.meta[META_POOLS]):
+    for index in range(box.meta[META_FILLED]):
+        pool = box.work[WORK_LIST, index]
         if domain_of(box, level, pool) == domain:
             box.work[WORK_CAPACITY, pool] = 0
 
@@ -145,12 +168,14 @@ def choose_counts(box: Box, replicas: int) -> None:
     """
     top = 0
     filled = 0
-    for pool in range(box.meta[META_POOLS]):
+    for index in range(box.meta[META_FILLED]):
+        pool = box.work[WORK_LIST, index]
         box.work[WORK_COUNT, pool] = 0
         if box.work[WORK_CAPACITY, pool] > 0:
             top = max(top, box.work[WORK_CAPACITY, pool])
             box.work[WORK_LIST, filled] = pool
             filled += 1
+    box.meta[META_FILLED] = filled
     left = replicas
     while left > 0:
         if left <= top:

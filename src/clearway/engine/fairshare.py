@@ -93,6 +93,16 @@ def remaining(elapsed_ms: int, half_life_ms: int) -> float:
     return 1.0 if half_life_ms == 0 else float(2.0 ** (-elapsed_ms / half_life_ms))
 
 
+def added_use(used: float, elapsed_ms: int, milli: int, held_ms: int, half_life_ms: int) -> float:
+    """`used`, as it was `elapsed_ms` ago, after that time, and what `milli` held for `held_ms` until now adds: what
+    `remaining` and `accrued` say, in one call, because every job that ends is counted so."""
+    if half_life_ms == 0:
+        return used + milli * held_ms
+    kept: float = 2.0 ** (-held_ms / half_life_ms)
+    past: float = 2.0 ** (-elapsed_ms / half_life_ms)
+    return used * past + milli * ((1.0 - kept) * half_life_ms / _LN_2)
+
+
 def dominant_shares(usage: FloatArray | IntArray, capacity: FloatArray | IntArray) -> FloatArray:
     """float64[T]: the largest share that each tenant has of any resource (Ghodsi et al., NSDI 2011).
 

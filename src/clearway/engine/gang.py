@@ -10,6 +10,7 @@ import numpy as np
 
 from clearway.engine.box import (
     META_BEGIN_IN,
+    META_FILLED,
     META_MANY_POOLS,
     META_MODELS,
     META_NODES,
@@ -19,6 +20,7 @@ from clearway.engine.box import (
     RES_TOTAL,
     WORK_CAPACITY,
     WORK_COUNT,
+    WORK_LIST,
     Box,
     Door,
     open_box,
@@ -30,11 +32,13 @@ from clearway.engine.compiled import (
 )
 from clearway.engine.domains import (
     choose_counts,
+    clear_capacity,
     domain_of,
     is_level_used,
     keep_domain,
     leave_domain,
     level_of_step,
+    note_capacity,
     smallest_domain,
 )
 from clearway.engine.fragmentation import (
@@ -55,6 +59,7 @@ from clearway.engine.place import (
     pool_capacity,
     release,
     take,
+    whole_parts,
 )
 from clearway.engine.reasons import (
     PLACED,
@@ -133,7 +138,7 @@ def capacity_beside(box: Box, cls: int, pool: int, end_ms: int, most: int) -> in
         if box.res[RES_START, index] >= end_ms:
             continue
         if each > 0 and box.res_pool[pool, index] < count * each:
-            count = box.res_pool[pool, index] // each
+            count = whole_parts(box.res_pool[pool, index], each)
             if count <= 0:
                 return 0
     return node_capacity_beside(box, cls, pool, NONE, end_ms, count)
@@ -165,7 +170,7 @@ def least_capacity(box: Box, cls: int, pool: int, after_ms: int, before_ms: int,
         if after_ms < box.res[RES_START, index] < before_ms:
             least = min(least, box.res_pool[pool, index])
     if least < count * each:
-        count = max(least, 0) // each
+        count = whole_parts(max(least, 0), each)
     return node_capacity_beside(box, cls, pool, after_ms, before_ms, count)
 
 
@@ -321,6 +326,7 @@ def name_replica(box: Box, cls: int, pool: int, at_nodes: np.ndarray, at_devices
 def fill_capacity(box: Box, cls: int, end_ms: int, most: int, model: int) -> int:
     """Write each pool's capacity for the class to the work space; returns the sum."""
     total = 0
+    clear_capacity(box)
     for pool in range(box.meta[META_POOLS]):
         count = 0
         if model == NONE or box.pools[POOL_MODEL, pool] == model:
@@ -329,7 +335,7 @@ def fill_capacity(box: Box, cls: int, end_ms: int, most: int, model: int) -> int
                 count = least_capacity(box, cls, pool, NONE, end_ms, count)
             if count > 0 and box.classes[CLASS_SOCIAL, cls] == 1:
                 count = room_among_neighbours(box, cls, box.pools[POOL_NODE, pool], count)
-        box.work[WORK_CAPACITY, pool] = count
+        note_capacity(box, pool, count)
         total += count
     return total
 
@@ -340,7 +346,8 @@ def name_by_capacity(box: Box, cls: int, replicas: int, at_nodes: np.ndarray, at
     choose_counts(box, replicas)
     needed = box.classes[CLASS_DEVICES, cls]
     replica = 0
-    for pool in range(box.meta[META_POOLS]):
+    for index in range(box.meta[META_FILLED]):
+        pool = box.work[WORK_LIST, index]
         count = box.work[WORK_COUNT, pool]
         if count == 0:
             continue

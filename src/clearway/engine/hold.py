@@ -52,6 +52,8 @@ from clearway.model.units import FOREVER_MS
 UNSORTED_MAX = 128
 """Entries of the list of running jobs that may wait to be sorted in: so many share one pass over the whole list, and
 are few enough to be searched one by one."""
+GAPS_PART = 4
+"""One entry of so many may be a gap: to close them moves all that come after, and who walks passes over them."""
 
 
 @compiled_inline
@@ -111,8 +113,11 @@ def stands_before(box: Box, index: int, end_ms: int, row: int) -> bool:
 @compiled_inside
 def add_running(box: Box, end_ms: int, row: int) -> None:
     """Put a job at the end of the list of running ones; where it belongs is worked out when somebody asks."""
-    if box.meta[META_RUNNING] - box.meta[META_LISTED] >= UNSORTED_MAX or box.meta[META_RUNNING] == box.running.shape[1]:
+    if box.meta[META_RUNNING] - box.meta[META_LISTED] >= UNSORTED_MAX:
         settle_running(box)
+    if box.meta[META_RUNNING] == box.running.shape[1]:
+        settle_running(box)
+        drop_gaps(box)
     index = box.meta[META_RUNNING]
     box.running[RUNNING_END, index] = end_ms
     box.running[RUNNING_ROW, index] = row
@@ -137,38 +142,65 @@ def remove_running(box: Box, end_ms: int, row: int) -> None:
             low = middle + 1
         else:
             high = middle
+    while box.running[RUNNING_ROW, low] != row:  # gaps that an earlier job of the same row and end left
+        low += 1
     box.running[RUNNING_ROW, low] = ~row
     box.meta[META_GAPS] += 1
 
 
 @compiled_inside
 def settle_running(box: Box) -> None:
-    """Sort the list of running jobs by (end, row), without gaps."""
-    listed = box.meta[META_LISTED]
-    count = box.meta[META_RUNNING]
-    if listed == count and box.meta[META_GAPS] == 0:
-        return
-    sort_new(box, listed, count)
-    old = 0
-    new = listed
-    total = 0
-    while old < listed or new < count:
-        if new == count or (old < listed and stands_before(box, old, box.running[RUNNING_END, new], row_at(box, new))):
-            index = old
-            old += 1
+    """Sort the list of running jobs by (end, row). Gaps stay where they are until there are many.
+
+    From the end on, so that only what comes after the new ones moves: most new jobs are expected to end late.
+    """
+    if box.meta[META_GAPS] * GAPS_PART > box.meta[META_LISTED]:
+        drop_gaps(box)
+    old = box.meta[META_LISTED] - 1
+    new = box.meta[META_RUNNING] - box.meta[META_LISTED] - 1
+    sort_new(box, old + 1, box.meta[META_RUNNING])
+    for index in range(new + 1):
+        box.running[RUNNING_SPARE_END, index] = box.running[RUNNING_END, old + 1 + index]
+        box.running[RUNNING_SPARE_ROW, index] = box.running[RUNNING_ROW, old + 1 + index]
+    while new >= 0:
+        end_ms = box.running[RUNNING_SPARE_END, new]
+        row = box.running[RUNNING_SPARE_ROW, new]
+        if old >= 0 and not stands_before(box, old, end_ms, row):
+            end_ms = box.running[RUNNING_END, old]
+            row = box.running[RUNNING_ROW, old]
+            old -= 1
+            place = old + new + 2
         else:
-            index = new
-            new += 1
+            place = old + new + 1
+            new -= 1
+        box.running[RUNNING_END, place] = end_ms
+        box.running[RUNNING_ROW, place] = row
+    box.meta[META_LISTED] = box.meta[META_RUNNING]
+
+
+@compiled_inside
+def drop_gaps(box: Box) -> None:
+    """Close the gaps of the list of running jobs; those that are not sorted yet stay behind."""
+    kept = 0
+    listed = 0
+    for index in range(box.meta[META_RUNNING]):
         if box.running[RUNNING_ROW, index] >= 0:
-            box.running[RUNNING_SPARE_END, total] = box.running[RUNNING_END, index]
-            box.running[RUNNING_SPARE_ROW, total] = box.running[RUNNING_ROW, index]
-            total += 1
-    for index in range(total):
-        box.running[RUNNING_END, index] = box.running[RUNNING_SPARE_END, index]
-        box.running[RUNNING_ROW, index] = box.running[RUNNING_SPARE_ROW, index]
-    box.meta[META_RUNNING] = total
-    box.meta[META_LISTED] = total
+            box.running[RUNNING_END, kept] = box.running[RUNNING_END, index]
+            box.running[RUNNING_ROW, kept] = box.running[RUNNING_ROW, index]
+            kept += 1
+            if index < box.meta[META_LISTED]:
+                listed = kept
+    box.meta[META_RUNNING] = kept
+    box.meta[META_LISTED] = listed
     box.meta[META_GAPS] = 0
+
+
+@compiled_inline
+def after_gaps(box: Box, index: int) -> int:
+    """The first place from `index` on, in the list of running jobs, that is no gap; its end where there is none."""
+    while index < box.meta[META_RUNNING] and box.running[RUNNING_ROW, index] < 0:
+        index += 1
+    return index
 
 
 @compiled_inside
@@ -188,8 +220,10 @@ def sort_new(box: Box, begin: int, end: int) -> None:
 
 @compiled
 def settle_running_entry(door: Door) -> None:
-    """`settle_running`, called from Python as `settle_running_entry(door)`."""
-    settle_running(open_box(door))
+    """Sort the list of running jobs and close its gaps, called from Python as `settle_running_entry(door)`."""
+    box = open_box(door)
+    settle_running(box)
+    drop_gaps(box)
 
 
 @compiled_inline
@@ -268,14 +302,20 @@ def start_entry(
     at_nodes: np.ndarray,
     at_devices: np.ndarray,
     door: Door,
-) -> None:
-    """`hold` by a new generation of a job, called from Python as `start_entry(row, …, nodes, devices, door)`."""
+) -> bool:
+    """`hold` by a new generation of a job, called from Python as `start_entry(row, …, nodes, devices, door)`.
+
+    False, with nothing done, where there is no room for its footprint or in the list of running jobs.
+    """
     box = open_box(door)
+    if box.meta[META_LINKS_LEFT] < len(at_nodes) + 1 or box.meta[META_RUNNING] + 1 >= box.running.shape[1]:
+        return False
     hold(box, row, start_ms, at_nodes.copy(), at_devices.copy())
     box.jobs[JOB_PHASE, row] = PHASE_STARTING
     box.jobs[JOB_GENERATION, row] = generation
     box.jobs[JOB_REASON, row] = NONE
     box.jobs[JOB_PROTECTED_MS, row] = protected_ms
+    return True
 
 
 @compiled

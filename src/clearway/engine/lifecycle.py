@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clearway.engine.hold import hold_entry, leave_entry, let_go_entry, start_entry
-from clearway.engine.order import SORT_ID, SORT_KEY, SORT_PRIORITY, SORT_QUEUE, SORT_SUBMIT
 from clearway.engine.planned import planned_run_ms
 from clearway.engine.reasons import REASON_PRIORITY, REASONS
 from clearway.engine.records import JobRecord
@@ -33,7 +32,6 @@ from clearway.engine.tables import (
     PHASE_STARTING,
     PHASE_STOPPING,
     PHASE_SUSPENDED,
-    QUEUE_PRIORITY,
 )
 from clearway.model.allocation import Allocation
 from clearway.model.errors import InternalError
@@ -114,26 +112,18 @@ class Lifecycle:
         state.refresh_box_if_grown()
         if state.policy.placement.fragmentation:
             state.typical.note(cls, state.meta)
-        queue_priority = int(state.accounts.queues[QUEUE_PRIORITY, queue])
         state.rows.write(
             row,
             spec,
-            (cls, queue, tenant, queue_priority),
+            (cls, queue, tenant, state.accounts.queue_specs[queue].priority),
+            state.order.sort,
             planned_ms=planned_run_ms(state, spec),
             at_ms=event.at_ms,
-            reason=REASON_PRIORITY,
+            by_priority=state.policy.order.by_priority,
         )
-        record = JobRecord(spec, row, PHASE_PENDING, tenant=tenant, held=spec.held)
-        state.jobs[job] = state.by_row[row] = record
-        sort = state.order.sort
-        if state.policy.order.by_priority:
-            sort[SORT_QUEUE, row] = -queue_priority
-            sort[SORT_PRIORITY, row] = -spec.priority
-        else:
-            sort[SORT_QUEUE, row] = sort[SORT_PRIORITY, row] = 0.0
-        sort[SORT_KEY, row] = 0.0
-        sort[SORT_SUBMIT, row] = event.at_ms
-        sort[SORT_ID, row] = job
+        state.jobs[job] = state.by_row[row] = record = JobRecord(
+            spec, row, PHASE_PENDING, tenant=tenant, held=spec.held
+        )
         if spec.dependencies or spec.held or spec.not_before_ms is not None or spec.array is not None:
             state.dependencies.add(spec, self._rivals(spec))
             self._block_or_wait(record)
@@ -280,20 +270,22 @@ class Lifecycle:
         """The job leaves all that it holds."""
         state, allocation = self.state, record.allocation
         assert allocation is not None
-        start_ms: int = leave_entry(record.row, state.now_ms, allocation.nodes, allocation.devices, state.door)
-        if state.accounts.tenant_count > 1:
-            milli = allocation.replicas * record.spec.request.device_milli
-            state.accounts.note_use(record.tenant, milli, start_ms, state.now_ms)
+        nodes, now_ms = allocation.nodes, state.now_ms
+        start_ms: int = leave_entry(record.row, now_ms, nodes, allocation.devices, state.door)
+        if len(state.accounts.tenant_specs) > 1:
+            request = record.spec.request
+            state.accounts.note_use(record.tenant, len(nodes) * request.devices * request.share_milli, start_ms, now_ms)
         record.allocation = record.target = None
         state.capacity_grew = True
 
     def on_finished(self, event: JobFinished) -> None:
         """The job ended; its devices are free."""
-        record = self.state.jobs.get(event.job)
+        state = self.state
+        record = state.jobs.get(event.job)
         if record is None or record.generation != event.generation:
             return
         if record.phase in HOLDING:
-            if self.state.keeps_run_times or self.state.keeps_history:
+            if state.keeps_run_times or state.keeps_history:
                 self._learn(record, event)
             self._give_back(record)
             self._forget(record, event.outcome)
@@ -395,6 +387,9 @@ class Lifecycle:
     def on_plan(self, event: PlanAccepted) -> None:
         """Carry out each move in the box; the world is told by commands."""
         moves = event.plan.moves
+        if len(moves) == 1:
+            self.movers[type(moves[0])](moves[0])
+            return
         if len(moves) > STARTS_FEW:
             starts = [move.job for move in moves if isinstance(move, Start)]
             if len(starts) > STARTS_FEW:
@@ -407,16 +402,18 @@ class Lifecycle:
         state = self.state
         record = state.jobs[move.job]
         row = record.row
-        if row in self._left:
+        if self._left and row in self._left:
             self._left.discard(row)
         else:
             state.order.remove(row)
         if row in state.claims:
             state.unclaim(row)
         allocation, generation, now_ms = move.allocation, move.generation, state.now_ms
-        state.make_room_for(allocation)
+        nodes, devices = allocation.nodes, allocation.devices
         protected_ms = now_ms + state.policy.preemption.protection_ms
-        start_entry(row, generation, now_ms, protected_ms, allocation.nodes, allocation.devices, state.door)
+        if not start_entry(row, generation, now_ms, protected_ms, nodes, devices, state.door):
+            state.make_room_for(allocation)
+            start_entry(row, generation, now_ms, protected_ms, nodes, devices, state.door)
         if record.spec.request.crowds:
             state.capacity_grew = True  # others may have waited for such a neighbour
             state.unclaim_beside(record, allocation)

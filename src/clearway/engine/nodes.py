@@ -39,25 +39,25 @@ FABRIC_LABEL = "fabric"
 
 
 class Names:
-    """Dense numbers for names, in order of first sight."""
+    """Dense numbers for names, in order of first sight. numbers: the same the other way round, for reading."""
 
-    __slots__ = ("_numbers", "names")
+    __slots__ = ("names", "numbers")
 
     def __init__(self, names: tuple[str, ...] = ()) -> None:
         self.names = list(names)
-        self._numbers = {name: number for number, name in enumerate(names)}
+        self.numbers = {name: number for number, name in enumerate(names)}
 
     def number(self, name: str) -> int:
         """The number of a name, a new one if it is new."""
-        number = self._numbers.get(name)
+        number = self.numbers.get(name)
         if number is None:
-            number = self._numbers[name] = len(self.names)
+            number = self.numbers[name] = len(self.names)
             self.names.append(name)
         return number
 
     def find(self, name: str) -> int:
         """The number of a name, NONE if it was never seen."""
-        return self._numbers.get(name, NONE)
+        return self.numbers.get(name, NONE)
 
     def __len__(self) -> int:
         return len(self.names)

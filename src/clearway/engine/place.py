@@ -69,6 +69,12 @@ def share_memory(class_mem: int, share: int, device_mem: int) -> int:
 
 
 @compiled_inline
+def whole_parts(milli: int, each: int) -> int:
+    """`milli // each`. Most replicas have one device, and by a known number a processor divides ten times as fast."""
+    return milli // 1000 if each == 1000 else milli // each
+
+
+@compiled_inline
 def pool_allows(box: Box, cls: int, pool: int) -> bool:
     """Whether the class may use the pool at all: node usable, model, labels, device memory, exclusivity."""
     node = box.pools[POOL_NODE, pool]
@@ -143,7 +149,7 @@ def pool_capacity(box: Box, cls: int, pool: int, most: int) -> int:
         if box.classes[CLASS_SHARE, cls] == 1000:
             if box.pools[POOL_FREE, pool] < needed:
                 return 0
-            most = min(most, box.pools[POOL_FREE, pool] // needed)
+            most = min(most, box.pools[POOL_FREE, pool] if needed == 1 else box.pools[POOL_FREE, pool] // needed)
         elif box.pools[POOL_FREE, pool] == 0 and box.pools[POOL_SHARED, pool] == 0:
             return 0
     if not pool_allows(box, cls, pool):

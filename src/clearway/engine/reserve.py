@@ -11,6 +11,7 @@ from clearway.engine.box import (
     LINK_COUNT,
     LINK_NEXT,
     LINK_POOL,
+    META_FILLED,
     META_LISTED,
     META_NODE_ASKED,
     META_NODES,
@@ -27,18 +28,34 @@ from clearway.engine.box import (
     RES_TOTAL,
     RUNNING_END,
     RUNNING_ROW,
-    WORK_CAPACITY,
     WORK_COUNT,
     WORK_CPU,
+    WORK_LIST,
     WORK_MEM,
     WORK_POOL,
     Box,
 )
 from clearway.engine.compiled import compiled_inline, compiled_inside
-from clearway.engine.domains import choose_counts, is_level_used, keep_domain, level_of_step, smallest_domain
+from clearway.engine.domains import (
+    choose_counts,
+    clear_capacity,
+    is_level_used,
+    keep_domain,
+    level_of_step,
+    note_capacity,
+    smallest_domain,
+)
 from clearway.engine.gang import charge_between, least_capacity
-from clearway.engine.hold import add_running, class_milli, drop_links, new_link, remove_running, settle_running
-from clearway.engine.place import pool_suits
+from clearway.engine.hold import (
+    add_running,
+    after_gaps,
+    class_milli,
+    drop_links,
+    new_link,
+    remove_running,
+    settle_running,
+)
+from clearway.engine.place import pool_suits, whole_parts
 from clearway.engine.tables import (
     CLASS_CPU,
     CLASS_EXCLUSIVE,
@@ -123,7 +140,7 @@ def future_capacity(box: Box, cls: int, pool: int, most: int) -> int:
     if each > 0:
         if box.work[WORK_POOL, pool] < each:
             return 0
-        most = min(most, box.work[WORK_POOL, pool] // each)
+        most = min(most, whole_parts(box.work[WORK_POOL, pool], each))
     if box.nodes[NODE_USABLE, node] == 0 or box.eligible[box.classes[CLASS_LABELS, cls], node] == 0:
         return 0
     if not pool_suits(box, cls, pool):
@@ -175,11 +192,12 @@ def capacity_throughout(box: Box, cls: int, start_ms: int, end_ms: int, most: in
         if start_ms < box.res[RES_START, index] < end_ms and box.res[RES_TOTAL, index] < most * class_milli(box, cls):
             return 0
     total = 0
+    clear_capacity(box)
     for pool in range(box.meta[META_POOLS]):
         count = future_capacity(box, cls, pool, most)
         if count > 0:
             count = least_capacity(box, cls, pool, start_ms, end_ms, count)
-        box.work[WORK_CAPACITY, pool] = count
+        note_capacity(box, pool, count)
         total += count
     return total
 
@@ -217,7 +235,8 @@ def write_reservation(box: Box, row: int, replicas: int, start_ms: int, end_ms: 
     index = box.meta[META_RESERVATIONS]
     head = NONE
     choose_counts(box, replicas)
-    for pool in range(box.meta[META_POOLS]):
+    for place in range(box.meta[META_FILLED]):
+        pool = box.work[WORK_LIST, place]
         count = box.work[WORK_COUNT, pool]
         if count == 0:
             continue
@@ -268,7 +287,7 @@ def pass_time(
     while running < box.meta[META_RUNNING] and box.running[RUNNING_END, running] <= time:
         job = box.running[RUNNING_ROW, running]
         change += shift_future(box, box.jobs[JOB_CLASS, job], box.job_link[job], 1, cls, most)
-        running += 1
+        running = after_gaps(box, running + 1)
     while ended < box.meta[META_RESERVATIONS] and box.res[RES_END, box.res[RES_BY_END, ended]] <= time:
         index = box.res[RES_BY_END, ended]
         holder = box.jobs[JOB_CLASS, box.res[RES_JOB, index]]
@@ -286,9 +305,10 @@ def pass_time(
 def total_future_capacity(box: Box, cls: int, most: int) -> int:
     """Write what each pool would take with what the work space says is free; returns the sum, in replicas."""
     total = 0
+    clear_capacity(box)
     for pool in range(box.meta[META_POOLS]):
         count = future_capacity(box, cls, pool, most)
-        box.work[WORK_CAPACITY, pool] = count
+        note_capacity(box, pool, count)
         total += count
     return total
 
@@ -306,7 +326,7 @@ def reserve(box: Box, row: int, replicas: int, now_ms: int, run_ms: int) -> bool
     settle_running(box)
     knows_capacity = False
     capacity = 0
-    running = 0
+    running = after_gaps(box, 0)
     ended = 0
     begun = 0
     for _ in range(WALK_MAX):
@@ -356,13 +376,14 @@ def postpone_overdue(box: Box, now_ms: int) -> None:
     """
     while has_overdue(box, now_ms):
         settle_running(box)
-        row = box.running[RUNNING_ROW, 0]
+        first = after_gaps(box, 0)
+        row = box.running[RUNNING_ROW, first]
         start_ms = box.jobs[JOB_START_MS, row]
         end_ms = now_ms + max(now_ms - start_ms, OVERDUE_MIN_MS)
         limit_ms = box.jobs[JOB_LIMIT_MS, row]
         if limit_ms < FOREVER_MS:
             end_ms = min(end_ms, max(start_ms + limit_ms, now_ms + 1))
-        remove_running(box, box.running[RUNNING_END, 0], row)
+        remove_running(box, box.running[RUNNING_END, first], row)
         box.jobs[JOB_END_MS, row] = end_ms
         add_running(box, end_ms, row)
 

@@ -4,6 +4,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearway.engine.compiled import compiled
+from clearway.engine.order import (
+    SORT_ID,
+    SORT_KEY,
+    SORT_PRIORITY,
+    SORT_QUEUE,
+    SORT_SUBMIT,
+    FloatTable,
+)
+from clearway.engine.reasons import REASON_PRIORITY
 from clearway.engine.tables import (
     JOB_CHECKPOINT_MS,
     JOB_CLASS,
@@ -57,24 +66,17 @@ def or_forever(value: int | None) -> int:
 
 
 @compiled
-def write_request(
-    table: Table, row: int, job: int, cls: int, replicas: int, least: int, most: int, milli: int, whole: int
-) -> None:
-    """Clear the row, then write what is asked. (Compiled because a call with numbers costs less than NumPy stores.)"""
-    table[:, row] = 0
-    table[JOB_ID, row] = job
-    table[JOB_CLASS, row] = cls
-    table[JOB_REPLICAS, row] = replicas
-    table[JOB_REPLICAS_MIN, row] = least
-    table[JOB_REPLICAS_MAX, row] = most
-    table[JOB_MILLI, row] = milli
-    table[JOB_WHOLE, row] = whole
-
-
-@compiled
-def write_place(
+def write_row(
     table: Table,
+    sort: FloatTable,
     row: int,
+    job: int,
+    cls: int,
+    replicas: int,
+    least: int,
+    most: int,
+    milli: int,
+    whole: int,
     priority: int,
     queue: int,
     tenant: int,
@@ -83,8 +85,27 @@ def write_place(
     preferred: int,
     kind: int,
     preemptible: bool,
+    at_ms: int,
+    planned_ms: int,
+    limit_ms: int,
+    deadline_ms: int,
+    oracle_ms: int,
+    checkpoint_ms: int,
+    restart_ms: int,
+    by_priority: bool,
 ) -> None:
-    """Write whose the job is, and how close its replicas must be."""
+    """Clear the row, then write all of a job that is accepted at `at_ms` and waits, its sort columns too.
+
+    One call with so many numbers costs a third of what three calls do, and far less than stores from Python.
+    """
+    table[:, row] = 0
+    table[JOB_ID, row] = job
+    table[JOB_CLASS, row] = cls
+    table[JOB_REPLICAS, row] = replicas
+    table[JOB_REPLICAS_MIN, row] = least
+    table[JOB_REPLICAS_MAX, row] = most
+    table[JOB_MILLI, row] = milli
+    table[JOB_WHOLE, row] = whole
     table[JOB_PRIORITY, row] = priority
     table[JOB_QUEUE, row] = queue
     table[JOB_TENANT, row] = tenant
@@ -93,22 +114,6 @@ def write_place(
     table[JOB_PREFERRED, row] = preferred
     table[JOB_KIND, row] = kind
     table[JOB_PREEMPTIBLE, row] = preemptible
-
-
-@compiled
-def write_times(
-    table: Table,
-    row: int,
-    at_ms: int,
-    planned_ms: int,
-    limit_ms: int,
-    deadline_ms: int,
-    oracle_ms: int,
-    checkpoint_ms: int,
-    restart_ms: int,
-    reason: int,
-) -> None:
-    """Write the times of a job that is accepted at `at_ms` and waits for `reason`."""
     table[JOB_SUBMIT_MS, row] = at_ms
     table[JOB_WAIT_SINCE_MS, row] = at_ms
     table[JOB_PLANNED_MS, row] = planned_ms
@@ -117,10 +122,15 @@ def write_times(
     table[JOB_ORACLE_MS, row] = oracle_ms
     table[JOB_CHECKPOINT_MS, row] = checkpoint_ms
     table[JOB_RESTART_MS, row] = restart_ms
-    table[JOB_REASON, row] = reason
+    table[JOB_REASON, row] = REASON_PRIORITY
     table[JOB_PHASE, row] = PHASE_PENDING
     table[JOB_START_MS, row] = NONE
     table[JOB_END_MS, row] = NONE
+    sort[SORT_QUEUE, row] = -queue_priority if by_priority else 0
+    sort[SORT_PRIORITY, row] = -priority if by_priority else 0
+    sort[SORT_KEY, row] = 0
+    sort[SORT_SUBMIT, row] = at_ms
+    sort[SORT_ID, row] = job
 
 
 class JobRows:
@@ -146,20 +156,38 @@ class JobRows:
         return row
 
     def write(
-        self, row: int, spec: JobSpec, numbers: tuple[int, int, int, int], *, planned_ms: int, at_ms: int, reason: int
+        self,
+        row: int,
+        spec: JobSpec,
+        numbers: tuple[int, int, int, int],
+        sort: FloatTable,
+        *,
+        planned_ms: int,
+        at_ms: int,
+        by_priority: bool,
     ) -> None:
-        """Fill the row of a job accepted at `at_ms`. numbers: its class, queue, tenant and queue priority."""
+        """Fill the row of a job accepted at `at_ms`, and its sort columns but for the policy's key.
+
+        numbers: its class, queue, tenant and queue priority. by_priority: whether these come before the key.
+        """
         request = spec.request
         checkpoint, elastic, network = spec.checkpoint, spec.elastic, spec.network
         least = most = replicas = spec.replicas
         if elastic is not None:
             least, most = elastic.replicas_min, elastic.replicas_max
         devices, share = request.devices, request.share_milli
-        whole = least * devices if share == MILLI else 0
-        write_request(self.table, row, spec.id, numbers[0], replicas, least, most, replicas * devices * share, whole)
-        write_place(
+        limit_ms, deadline_ms, oracle_ms = spec.limit_ms, spec.deadline_ms, spec.oracle_ms
+        write_row(
             self.table,
+            sort,
             row,
+            spec.id,
+            numbers[0],
+            replicas,
+            least,
+            most,
+            replicas * devices * share,
+            least * devices if share == MILLI else 0,
             spec.priority,
             numbers[1],
             numbers[2],
@@ -168,18 +196,14 @@ class JobRows:
             ANY_PREFERRED if network is NETWORK_ANY else LEVEL_NUMBERS[network.preferred],
             KINDS.index(spec.kind),
             spec.preemptible and spec.requeue,
-        )
-        write_times(
-            self.table,
-            row,
             at_ms,
             planned_ms,
-            FOREVER_MS if spec.limit_ms is None else spec.limit_ms,
-            FOREVER_MS if spec.deadline_ms is None else spec.deadline_ms,
-            NONE if spec.oracle_ms is None else spec.oracle_ms,
+            FOREVER_MS if limit_ms is None else limit_ms,
+            FOREVER_MS if deadline_ms is None else deadline_ms,
+            NONE if oracle_ms is None else oracle_ms,
             0 if checkpoint is None else checkpoint.interval_ms,
             0 if checkpoint is None else checkpoint.restart_ms,
-            reason,
+            by_priority,
         )
 
     def give_back(self, row: int) -> None:

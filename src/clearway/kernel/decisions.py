@@ -36,9 +36,8 @@ class DecisionDigest:
             if type(command) is Start:
                 allocation = command.allocation
                 nodes = allocation.nodes
-                parts.append(_HEAD.pack(0, now_ms, command.job, command.generation, 0, 0, len(nodes)))
-                parts.append(nodes.tobytes())
-                parts.append(allocation.devices.tobytes())
+                head = _HEAD.pack(0, now_ms, command.job, command.generation, 0, 0, len(nodes))
+                parts += (head, nodes.tobytes(), allocation.devices.tobytes())
             else:
                 parts.extend(_parts_of(now_ms, command))
         if len(parts) > PARTS_KEPT:

@@ -46,12 +46,12 @@ class Kernel:
         """
         if self._is_reading:
             self.finish_reading()
-        state = self.state
+        state, decide_plan = self.state, self._planner.decide_plan
         self.accepted = []
         state.apply(event)
         commands: list[Command] = []
         for _ in range(ROUNDS_MAX):
-            plan = self._planner.decide_plan()
+            plan = decide_plan()
             self.cycles += 1
             if plan.moves:
                 self._accept(plan, commands)

@@ -11,7 +11,8 @@ Implements `clearway.ports.backend.Backend`, whose rules hold here to the millis
   replicas hand it over), and loses it in a migration (nothing of it is left).
 - The work of a suspended job lies in its nodes' memory. If one of these fails, the next start is a restart.
 
-One object per run and one entry in the heap per run: an entry counts only while its sequence number is the run's.
+One object per run and one entry in the heap per run: an entry counts only while its sequence number is the run's. An
+entry is a number: to compare tuples is most of what a heap of ten thousand of them costs.
 """
 
 from array import array
@@ -53,6 +54,11 @@ _COMPLETED: Final = Outcome.COMPLETED
 _RANK_LEAVE: Final = 0
 _RANK_START: Final = 1
 
+_SEQUENCE_BITS: Final = 40
+"""Bits of an entry of the heap below time and rank: for a million million waits of one run of the twin."""
+_SEQUENCES: Final = (1 << _SEQUENCE_BITS) - 1
+_TIME_SHIFT: Final = _SEQUENCE_BITS + 1
+
 _STARTING: Final = 0
 _WORKING: Final = 1
 _SAVING: Final = 2  # told to leave, writes its checkpoint
@@ -85,10 +91,14 @@ class _Run:
         "sequence",
         "since_ms",
         "target",
+        "truth",
     )
 
-    def __init__(self, row: int, command: Start, milli: int, progress: Progress | None, now_ms: int) -> None:
+    def __init__(
+        self, row: int, truth: TraceJob, command: Start, milli: int, progress: Progress | None, now_ms: int
+    ) -> None:
         self.row = row
+        self.truth = truth
         self.job = command.job
         self.generation = command.generation
         self.allocation = command.allocation
@@ -130,7 +140,8 @@ class SimulatedBackend:
         self._generations = array("q", [0]) * len(jobs)
         self._due: list[Event] = []
         self._can_wait = False
-        self._heap: list[tuple[int, int, int, _Run]] = []
+        self._heap: list[int] = []  # (time, rank, sequence) in one number each
+        self._awaited: dict[int, _Run] = {}  # by sequence
         self._sequence = 0
         self._outages = outages
         self._outage = 0
@@ -153,10 +164,11 @@ class SimulatedBackend:
 
     def observe(self, now_ms: int) -> list[Event]:
         """See `Backend.observe`. All that comes due at `now_ms` is told in one list, outages with their victims."""
-        events, heap = self._due, self._heap
-        while heap and heap[0][0] <= now_ms:
-            _, _, sequence, run = heappop(heap)
-            if run.sequence != sequence:
+        events, heap, awaited = self._due, self._heap, self._awaited
+        later = (now_ms + 1) << _TIME_SHIFT
+        while heap and heap[0] < later:
+            run = awaited.get(heappop(heap) & _SEQUENCES)
+            if run is None:  # it left before
                 continue
             if run.phase == _WORKING:
                 self._finish(now_ms, run, run.outcome)
@@ -171,16 +183,21 @@ class SimulatedBackend:
     def let_starts_wait(self, *, may_wait: bool) -> None:
         """If they may wait, and the last commands caused nothing but starts, these need no moment of their own to be
         told: whoever asks at the next moment is told first of them."""
-        self._can_wait = may_wait and all(type(event) is JobStarted for event in self._due)
+        if may_wait:
+            for event in self._due:
+                if type(event) is not JobStarted:
+                    may_wait = False
+                    break
+        self._can_wait = may_wait
 
     def next_ms(self, now_ms: int) -> int:
         """When `observe` will have something to tell that cannot wait; FOREVER_MS = never unless commands come."""
         if self._due and not self._can_wait:
             return now_ms
-        heap = self._heap
-        while heap and heap[0][3].sequence != heap[0][2]:
+        heap, awaited = self._heap, self._awaited
+        while heap and heap[0] & _SEQUENCES not in awaited:
             heappop(heap)
-        at_ms = heap[0][0] if heap else FOREVER_MS
+        at_ms = heap[0] >> _TIME_SHIFT if heap else FOREVER_MS
         if self._outage < len(self._outages):
             return min(at_ms, self._outages[self._outage].at_ms)
         return at_ms
@@ -203,9 +220,10 @@ class SimulatedBackend:
         if row in self._runs:
             raise InternalError(f"expected job {command.job} to have left before it starts anew; found {command}")
         self._generations[row] = generation
-        request = self._jobs[row].spec.request
+        truth = self._jobs[row]
+        request = truth.spec.request
         milli = len(command.allocation.nodes) * request.devices * request.share_milli
-        run = _Run(row, command, milli, self._progress.get(row) if self._progress else None, now_ms)
+        run = _Run(row, truth, command, milli, self._progress.get(row) if self._progress else None, now_ms)
         if self._asleep:
             self._asleep.pop(row, None)
         self._runs[row] = run
@@ -222,7 +240,7 @@ class SimulatedBackend:
 
     def _prepare(self, now_ms: int, run: _Run) -> None:
         """The cold start, if there is one: work that lies in memory needs none."""
-        delay_ms = self._delays.get(self._jobs[run.row].spec.kind, 0)
+        delay_ms = self._delays.get(run.truth.spec.kind, 0)
         if delay_ms and not (run.progress is not None and run.progress.is_in_memory):
             self._await(run, now_ms + delay_ms, _STARTING, _RANK_START)
         else:
@@ -230,10 +248,10 @@ class SimulatedBackend:
 
     def _begin(self, now_ms: int, run: _Run) -> None:
         """All replicas run."""
-        truth = self._jobs[run.row]
+        truth, progress = run.truth, run.progress
         spec = truth.spec
-        if run.generation > 1 and run.progress is not None:
-            run.progress.waste(run.milli * (now_ms - run.since_ms))
+        if run.generation > 1 and progress is not None:
+            progress.waste(run.milli * (now_ms - run.since_ms))
         run.since_ms = now_ms
         run.has_begun = True
         self._recorder.started(run.row, now_ms)
@@ -241,21 +259,19 @@ class SimulatedBackend:
         if spec.limit_ms is not None:
             run.limit_at_ms = now_ms + spec.limit_ms
         ppm = self._pace.ppm(truth, run.allocation)
-        if run.progress is None and (ppm != REFERENCE_PPM or spec.checkpoint is not None):
-            run.progress = self._new_progress(run)
-        run.phase = _WORKING
-        end_ms = now_ms + truth.run_ms if run.progress is None else self._work(now_ms, run, ppm)
-        self._await_end(run, end_ms)
+        if progress is None and (ppm != REFERENCE_PPM or spec.checkpoint is not None):
+            progress = run.progress = self._new_progress(run)
+        self._await_end(run, now_ms + truth.run_ms if progress is None else self._work(now_ms, run, ppm))
 
     def _new_progress(self, run: _Run) -> Progress:
-        truth = self._jobs[run.row]
+        truth = run.truth
         progress = self._progress[run.row] = Progress(truth.run_ms, truth.spec.checkpoint)
         return progress
 
     def _work(self, now_ms: int, run: _Run, ppm: int) -> int:
         """Begin a stretch of work; returns when the job would end."""
         progress = self._progress_of(run)
-        checkpoint = self._jobs[run.row].spec.checkpoint
+        checkpoint = run.truth.spec.checkpoint
         must_restart = checkpoint is not None and progress.has_work and not progress.is_in_memory
         pause_ms = checkpoint.restart_ms if checkpoint is not None and must_restart else 0
         progress.is_in_memory = False
@@ -266,14 +282,15 @@ class SimulatedBackend:
             run.outcome = Outcome.TIMEOUT
             end_ms = run.limit_at_ms
         else:
-            run.outcome = self._jobs[run.row].outcome
-        self._sequence = run.sequence = self._sequence + 1
-        heappush(self._heap, (end_ms, _RANK_LEAVE, run.sequence, run))
+            run.outcome = run.truth.outcome
+        self._await(run, end_ms, _WORKING, _RANK_LEAVE)
 
     def _await(self, run: _Run, at_ms: int, phase: int, rank: int) -> None:
         run.phase = phase
-        self._sequence = run.sequence = self._sequence + 1
-        heappush(self._heap, (at_ms, rank, run.sequence, run))
+        self._awaited.pop(run.sequence, None)
+        self._sequence = run.sequence = sequence = self._sequence + 1
+        self._awaited[sequence] = run
+        heappush(self._heap, (2 * at_ms + rank) << _SEQUENCE_BITS | sequence)
 
     def _come_due(self, now_ms: int, run: _Run) -> None:
         """What a run waited for has come, other than its end."""
@@ -291,7 +308,7 @@ class SimulatedBackend:
     def _finish(self, now_ms: int, run: _Run, outcome: Outcome) -> None:
         """The job is over, by itself or by its user."""
         del self._runs[run.row]
-        run.sequence = -1
+        self._awaited.pop(run.sequence, None)
         if self._health is not None:
             self._forget_place(run)
         useful = 0
@@ -369,7 +386,7 @@ class SimulatedBackend:
 
     def _saving_ms(self, now_ms: int, run: _Run, grace_ms: int) -> int | None:
         """How long the job takes to save all its work when told to leave; None = it does not."""
-        checkpoint = self._jobs[run.row].spec.checkpoint
+        checkpoint = run.truth.spec.checkpoint
         if checkpoint is None or not checkpoint.on_signal or not run.has_begun:
             return None
         begun_ms = now_ms - run.since_ms if run.phase == _MOVING else 0
@@ -387,13 +404,13 @@ class SimulatedBackend:
     def _leave(self, now_ms: int, run: _Run, cause: StopCause) -> None:
         """The job is off its devices and waits again, or has ended by that."""
         del self._runs[run.row]
-        run.sequence = -1
+        self._awaited.pop(run.sequence, None)
         self._forget_place(run)
         saved_ms = 0
         if run.progress is not None:
             saved_ms = run.progress.saved_ms
             self._recorder.worked(run.row, *run.progress.settle())
-        if self._jobs[run.row].spec.is_ended_by(cause):
+        if run.truth.spec.is_ended_by(cause):
             self._progress.pop(run.row, None)
             self._recorder.finished(run.row, now_ms, Outcome.NODE_FAIL, 0)
         else:
@@ -410,7 +427,7 @@ class SimulatedBackend:
             return
         self._interrupt(now_ms, run, progress)
         del self._runs[run.row]
-        run.sequence = -1
+        self._awaited.pop(run.sequence, None)
         self._forget_place(run)
         run.target = None
         run.phase = _STARTING
@@ -455,7 +472,7 @@ class SimulatedBackend:
 
     def _union_milli(self, run: _Run, target: Allocation) -> int:
         """Thousandths held while a job moves: of each device the larger of what it had and what it gets."""
-        request = self._jobs[run.row].spec.request
+        request = run.truth.spec.request
         size = int(max(run.allocation.devices.max(initial=0), target.devices.max(initial=0))) + 1
         counts = np.maximum(
             np.bincount(run.allocation.devices, minlength=size), np.bincount(target.devices, minlength=size)
@@ -464,7 +481,7 @@ class SimulatedBackend:
 
     def _moved(self, now_ms: int, run: _Run) -> None:
         assert run.target is not None
-        truth = self._jobs[run.row]
+        truth = run.truth
         if truth.spec.checkpoint is not None and run.has_begun:
             self._saved(now_ms, run)
         self._forget_place(run)
@@ -490,7 +507,7 @@ class SimulatedBackend:
                 self._change_pace(now_ms, run)
 
     def _change_pace(self, now_ms: int, run: _Run) -> None:
-        ppm = self._pace.ppm(self._jobs[run.row], run.allocation)
+        ppm = self._pace.ppm(run.truth, run.allocation)
         if ppm != (REFERENCE_PPM if run.progress is None else run.progress.ppm):
             self._await_end(run, self._progress_of(run).change_pace(now_ms, ppm))
 

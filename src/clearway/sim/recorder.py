@@ -22,7 +22,9 @@ SAMPLES_AIMED: Final = 2_048
 """The first step is chosen so that the span of the submits takes at most this many samples: few doublings follow."""
 
 OUTCOMES: Final = tuple(outcome.value for outcome in Outcome)
-_CODE_OF_OUTCOME: Final = {outcome: code for code, outcome in enumerate(Outcome)}
+_CODE_OF_OUTCOME: Final = {outcome.value: code for code, outcome in enumerate(Outcome)}
+_COMPLETED: Final = Outcome.COMPLETED
+_CODE_COMPLETED: Final = _CODE_OF_OUTCOME[_COMPLETED.value]
 _NOT_ENDED: Final = -1
 
 
@@ -141,7 +143,7 @@ class Recorder:
         self.running_jobs -= 1
         self.useful_milli_ms += useful_milli_ms
         self._end[row] = now_ms
-        self._outcome[row] = _CODE_OF_OUTCOME[outcome]
+        self._outcome[row] = _CODE_COMPLETED if outcome is _COMPLETED else _CODE_OF_OUTCOME[outcome.value]
         self.ended += 1
 
     def withdrawn(self, row: int, now_ms: int) -> None:
@@ -152,7 +154,7 @@ class Recorder:
         self.pending_milli -= self._milli[row]
         self._waited[row] += now_ms - self._wait_since[row]
         self._end[row] = now_ms
-        self._outcome[row] = _CODE_OF_OUTCOME[Outcome.CANCELLED]
+        self._outcome[row] = _CODE_OF_OUTCOME[Outcome.CANCELLED.value]
         self.ended += 1
 
     def worked(self, row: int, useful_milli_ms: int, lost_milli_ms: int) -> None:

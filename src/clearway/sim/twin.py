@@ -262,9 +262,10 @@ class _Twin:
 
     def decide(self, now_ms: int, events: list[Event]) -> None:
         """Hand the events over, and have the commands carried out."""
-        event = events[0] if len(events) == 1 else Batch(now_ms, tuple(events))
+        count = len(events)
+        event = events[0] if count == 1 else Batch(now_ms, tuple(events))
         commands = self.kernel.handle(event)
-        self.events += len(events)
+        self.events += count
         self.cycles += 1
         if commands:
             self.digest.add(now_ms, commands)
