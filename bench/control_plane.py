@@ -17,7 +17,7 @@ from clearway.model.ids import JobId
 from clearway.ports.views import JobQuery
 from clearway.wire.api import SubmittedFile
 
-READY_S: Final = 240.0
+READY_S: Final = 900.0
 """The first start on a machine compiles the engine."""
 
 

@@ -1,17 +1,20 @@
 """Jobs as real processes: from a submit to a process that runs, beside a real Slurm on the same machine."""
 
+import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from bench.burst_cpu import read_spent, time_bare_starts, wait_quiet
 from bench.control_plane import connect, control_plane, count_active, submit
 from bench.figures import Figure
 from bench.slurm_lab import STOCK, TUNED, SlurmLab, slurm_lab, why_not
+from clearway.bootstrap.places import Places, read_running
 from clearway.client import Client
 from clearway.ports.views import JobQuery
 
@@ -120,8 +123,15 @@ def measure_live_gangs() -> Iterable[Figure]:
 def measure_live_burst() -> Iterable[Figure]:
     """A burst of 1,000 one-device tasks on 1,000 idle devices, started by warm runners and as new processes."""
     with control_plane("125x8:V100") as (client, work):
+        state = work.parent / "state"
+        running = read_running(Places(state))
+        assert running is not None
         for name, extra in (("warm", {"CLEARWAY_WARM": "python"}), ("new", {})):
+            wait_quiet()
+            before = read_spent(running.pid, state)
             waits = _burst_waits_ms(client, work, name, extra)
+            wait_quiet()
+            yield from _cpu_figures(name, read_spent(running.pid, state).since(before))
             bar = 100 if name == "warm" else None
             for percent in (50, 99):
                 yield Figure(
@@ -134,6 +144,17 @@ def measure_live_burst() -> Iterable[Figure]:
             yield Figure(
                 name=f"starts in that burst, {name}", value=BURST / float(waits.max()) * 1_000, unit="starts/s"
             )
+    for what, milliseconds in time_bare_starts().items():
+        yield Figure(name=f"CPU of one start by a bare loop: {what}", value=milliseconds, unit="ms", is_rate=False)
+
+
+def _cpu_figures(name: str, spent: Mapping[str, float]) -> Iterable[Figure]:
+    """What bounds a burst: processor time for each start, by process, and how many starts a second that leaves."""
+    for part, seconds in spent.items():
+        yield Figure(name=f"CPU of one start, {name}: {part}", value=1e3 * seconds / BURST, unit="ms", is_rate=False)
+    cores = len(os.sched_getaffinity(0))
+    most = cores * BURST / sum(spent.values())
+    yield Figure(name=f"starts that {cores} cores bear by that, {name}", value=most, unit="starts/s")
 
 
 def _burst_waits_ms(client: Client, work: Path, name: str, extra: dict[str, str]) -> np.ndarray:

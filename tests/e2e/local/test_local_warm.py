@@ -227,3 +227,16 @@ def test_tasks_of_a_runner_that_is_killed_start_cold(bench):
 def writes_output(pid: int) -> bool:
     """Tells the task, which has the job's output open, from its runner."""
     return os.readlink(f"/proc/{pid}/fd/1").endswith("slurm-1.out")
+
+
+def test_tasks_that_come_together_are_each_a_process_of_its_own(bench):
+    (bench.workdir / "task.py").write_text("import os, random\nprint(os.getpid(), os.getpgid(0), random.random())")
+    jobs = range(5, 45)
+    for job in jobs:
+        add(bench, job, request=Request(devices=0))
+    for job in jobs:
+        bench.start(job)
+    assert {finish(bench, job).outcome for job in jobs} == {Outcome.COMPLETED}
+    told = [bench.output(job).split() for job in jobs]
+    assert all(pid == group for pid, group, _ in told)
+    assert [len(set(column)) for column in zip(*told, strict=True)] == [len(jobs)] * 3

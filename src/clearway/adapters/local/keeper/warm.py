@@ -21,6 +21,9 @@ import threading
 
 REQUEST_BYTES_MAX = 1 << 20
 
+TOGETHER_MAX = 16
+"""Requests that wait share the process between: in a burst a task costs one fork, not two."""
+
 
 def serve() -> "dict[str, object] | None":
     """Answer requests until the keeper hangs up; returns in each task, with what it is to run, and at the end None."""
@@ -30,19 +33,42 @@ def serve() -> "dict[str, object] | None":
             importlib.import_module(name)
     runpy.run_path(os.devnull)  # which imports what running a script needs, or each task would
     gc.freeze()  # or the first collection in each task would touch, and so copy, all that was imported
-    while True:
-        data, descriptors, _, _ = socket.recv_fds(control, REQUEST_BYTES_MAX, 1)
-        if not data:
-            return None
-        (link,) = descriptors
+    while requests := receive(control):
         between = os.fork()
         if between == 0:
-            if os.fork():
-                os._exit(0)
+            task = fork_each(requests)
             control.close()
-            return {**json.loads(data), "link": link}
+            return task
         os.waitpid(between, 0)
+        for _, link in requests:
+            os.close(link)
+    return None
+
+
+def receive(control: socket.socket) -> "list[tuple[bytes, int]]":
+    """The next request, and those that wait behind it; [] = the keeper has hung up."""
+    requests: list[tuple[bytes, int]] = []
+    while len(requests) < TOGETHER_MAX:
+        try:
+            control.setblocking(not requests)  # `recv_fds` does not pass flags on
+            data, links, _, _ = socket.recv_fds(control, REQUEST_BYTES_MAX, 1)
+        except BlockingIOError:
+            break
+        if not data:
+            break  # it is said again when it is asked for again
+        requests.append((data, links[0]))
+    return requests
+
+
+def fork_each(requests: "list[tuple[bytes, int]]") -> "dict[str, object]":
+    """In the process between: fork a task for each request, and end. Returns in each task, with what it is to run."""
+    for place, (data, link) in enumerate(requests):
+        if os.fork() == 0:
+            for _, other in requests[place + 1 :]:
+                os.close(other)
+            return {**json.loads(data), "link": link}
         os.close(link)
+    os._exit(0)
 
 
 def become(task: "dict[str, object]") -> None:
