@@ -20,7 +20,7 @@ EXAMPLE: Final = """\
 # host_names: [dgx.example.org]           # by which clients may call it besides its address, such as behind a proxy
 # tls: {certificate: /etc/clearway/cert.pem, key: /etc/clearway/key.pem}
 # database_url: sqlite in state_dir       # or postgresql+psycopg://..., mariadb+pymysql://...
-# redis_url: none                         # carries live state to further servers: `clearway serve`
+# redis_url: none                         # carries the present state to further servers: `clearway serve`
 # redis_prefix: clearway                  # of keys there; one for each control plane that shares a Redis
 
 # policy: clearway                        # a name of `clearway policies`, a policy file, or its settings right here
