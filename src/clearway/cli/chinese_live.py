@@ -76,6 +76,9 @@ LIVE: Final[Mapping[str, str]] = {
     "The same key twice submits once.": "同一键提交两次只生效一次。",
     "Would submit {count} job(s)": "将提交 {count} 个作业",
     "Submitted job {numbers}": "已提交作业 {numbers}",
+    "Job {job} will never start: {reason}; clearway cancel {job} removes it": (
+        "作业 {job} 永远不会启动：{reason}；可用 clearway cancel {job} 删除"
+    ),
     "Job {job} ended as {state}": "作业 {job} 以 {state} 结束",
     "Job {job} ended as {state}: {message}": "作业 {job} 以 {state} 结束：{message}",
     # jobs
@@ -226,6 +229,12 @@ LIVE: Final[Mapping[str, str]] = {
     "Started": "开始于",
     "Ends at the latest": "最迟结束于",
     "Ran for": "运行时长",
+    "Ran before": "此前运行时长",
+    "Runs": "运行次数",
+    "Last run": "最近一次运行",
+    "Done again": "重复的工作",
+    "{runs}; preempted {preempted}, requeued {requeued}": "{runs}；被抢占 {preempted} 次，重新排队 {requeued} 次",
+    "{time} of its work was done again: save checkpoints more often.": "有 {time} 的工作重做：请更频繁地保存检查点。",
     "Progress": "进度",
     "degraded": "降级",
     "Saved up to": "已保存至",
