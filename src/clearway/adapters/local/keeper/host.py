@@ -28,6 +28,8 @@ ANSWER_MS: Final = 20
 """The same while a job is asked to save: somebody waits for its devices."""
 STUCK_MS: Final = 1_000
 """How often processes that SIGKILL did not end are looked at."""
+FIRST_VISIT_MS: Final = 10_000
+"""A keeper waits at least so long for the controller that started it, which a busy machine may keep waiting."""
 UNKNOWN_STATUS: Final = -1
 
 

@@ -21,6 +21,7 @@ from clearway.adapters.local.keeper import contract, processes
 from clearway.adapters.local.keeper.cgroups import Groups
 from clearway.adapters.local.keeper.host import (
     DROPPED,
+    FIRST_VISIT_MS,
     MOVED,
     NEVER,
     UNKNOWN_STATUS,
@@ -73,6 +74,7 @@ class Keeper:
         self._sequence = 0
         self._untidy: deque[tuple[tuple[int, int], Report]] = deque()
         self._busy_tick = tick_ms()
+        self._patience_ms = max(settings.idle_exit_ms, FIRST_VISIT_MS)
         self._selector = selectors.EpollSelector()
         self._client: socket.socket | None = None
         self._in = bytearray()
@@ -144,7 +146,7 @@ class Keeper:
     def _exit_if_idle(self) -> None:
         if self._runs or self._behind or self._client is not None:
             self._busy_tick = tick_ms()
-        elif tick_ms() - self._busy_tick > self.settings.idle_exit_ms:
+        elif tick_ms() - self._busy_tick > self._patience_ms:
             self._is_over = True
 
     # --- what runs need ----------------------------------------------------------------------------------------------
@@ -490,7 +492,7 @@ class Keeper:
             return
         self._hang_up()
         client.setblocking(False)
-        self._client = client
+        self._client, self._patience_ms = client, self.settings.idle_exit_ms
         self._readers[client.fileno()] = self._read
         self._selector.register(client.fileno(), selectors.EVENT_READ)
 
