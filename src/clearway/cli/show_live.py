@@ -131,7 +131,8 @@ def show_explanation(session: Session, job: JobView, explanation: "Explanation |
         text = "Job {job} does not wait: it is {state}"
         session.screen.print(session.say(text, job=job_name_of(job), state=job.state.value), markup=False)
         if job.progress is not None:
-            show_pairs(session, ("", ""), [(f"  {session.translate('Progress')}", f"{job.progress:.0%}")])
+            done = f"{job.progress:.0%}"
+            show_pairs(session, ("", ""), [(f"  {session.translate('Progress')}", done)])
         return
     session.screen.print(
         session.say("Job {job} waits:", job=job_name_of(job)), markup=False, style="bold", highlight=False
