@@ -25,7 +25,10 @@ STREAMS_MAX: Final = 2_000
 BYTES_MAX: Final = 1 << 30
 """Of one replica's log; what comes after it is left out."""
 
-PAUSE_S: Final = 0.5
+PAUSE_MIN_S: Final = 0.25
+PAUSE_MAX_S: Final = 2.0
+"""Pauses between two tries double from the one to the other; a job ends no sooner than its log is read."""
+
 LOOK_S: Final = 1.0
 """Silence after which it is looked whether the pod is still there."""
 
@@ -48,9 +51,10 @@ class LogCollector:
         """Collect what the pod writes until it has ended and all of it is there; never raises for the world's sake."""
         async with self._room:
             try:
-                path = self._open(job, pod)
+                path, pause_s = self._open(job, pod), PAUSE_MIN_S
                 while not await self._read_on(path, pod):
-                    await asyncio.sleep(PAUSE_S)
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(2 * pause_s, PAUSE_MAX_S)
             except OSError as error:
                 log.warning("the log of pod %s/%s is not kept: %s", pod.namespace, pod.name, error)
 
@@ -75,7 +79,7 @@ class LogCollector:
         try:
             await self._copy(path, pod, skip)
         except UnreachableError as error:
-            log.info("log of pod %s/%s: %s", pod.namespace, pod.name, error)
+            log.debug("log of pod %s/%s: %s", pod.namespace, pod.name, error)
             return was_over
         except ApiError:
             return was_over  # it has not begun yet, or is gone
