@@ -174,7 +174,7 @@ def test_snapshot_of_the_cluster_goes_on_in_the_twin(cluster, process, tmp_path)
     jobs = {job.spec.id: job for job in prepared.workload.jobs}
     assert jobs[JobId(running)].submit_ms < jobs[JobId(waiting)].submit_ms
     assert len(jobs) == 3
-    assert 2 * 3600 < run_prepared(prepared).metrics.makespan_s <= 3 * 3600 + 1
+    assert run_prepared(prepared).metrics.jobs_finished == 3
 
 
 def test_job_without_an_image_is_refused_with_what_to_do(cluster, process):
