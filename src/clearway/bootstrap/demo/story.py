@@ -38,6 +38,7 @@ class Demonstration:
         self._workdir = workdir
         self._seen: dict[JobId, JobView] = {}
         self._before: JobId | None = None  # jobs up to this number are not ours
+        self._ours: set[JobId] = set()  # whoever watches may submit some of his own
         self._findings: list[tuple[bool, str]] = []
         self.lines: list[str] = []
         self.is_over = False
@@ -96,6 +97,7 @@ class Demonstration:
         answer = self._client.submit([file], cwd=str(self._workdir), environment={"PATH": path})
         if self._before is None:
             self._before = JobId(answer.jobs[0] - 1)
+        self._ours.update(answer.jobs)
         self.lines.append(f"submitted {what}: {_describe_numbers(answer.firsts or answer.jobs)}")
         self._look()
         return answer.jobs
@@ -126,6 +128,8 @@ class Demonstration:
 
     def _look(self) -> None:
         for job in self._client.all_jobs(JobQuery(after=self._before)):
+            if job.id not in self._ours:
+                continue
             before = self._seen.get(job.id)
             self._seen[job.id] = job
             if job.array is None:
