@@ -1,6 +1,7 @@
 """How many calls are on their way at once: as many as the server bears, up to a bound.
 
-One more for each round of answers, half as many when it says to come back, as TCP does with a network. No I/O.
+Twice as many after each round of answers until it first says to come back, then one more; half as many when it does, as
+TCP does with a network. No I/O.
 """
 
 import asyncio
@@ -10,8 +11,8 @@ from typing import Final
 
 from clearway.adapters.kubernetes.errors import UnreachableError
 
-FIRST: Final = 16
-"""Calls at once before anything is known of the server: enough for one that answers in a few milliseconds."""
+FIRST: Final = 32
+"""Calls at once before anything is known of the server."""
 
 
 class Pace:
@@ -22,6 +23,7 @@ class Pace:
         self._limit = float(min(most, FIRST))
         self._count = 0
         self._pardoned = 0
+        self._was_refused = False
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     @property
@@ -50,9 +52,10 @@ class Pace:
         elif isinstance(error, UnreachableError):
             # The others that are on their way now were sent by the same limit: their refusals say nothing new.
             self._pardoned = self._count - 1
-            self._limit = max(self._limit / 2, 1.0)
+            self._limit, self._was_refused = max(self._limit / 2, 1.0), True
         elif error is None:
-            self._limit = min(self._limit + 1 / self._limit, float(self._most))
+            more = 1 / self._limit if self._was_refused else 1.0
+            self._limit = min(self._limit + more, float(self._most))
         self._leave()
 
     def _leave(self) -> None:

@@ -48,6 +48,15 @@ def test_server_that_says_to_come_back_is_called_half_as_much_once_for_all_that_
     assert asyncio.run(run()) == FIRST // 2
 
 
+def test_server_that_answers_is_called_twice_as_much_after_each_round():
+    async def run():
+        pace = Pace(4 * FIRST)
+        await gather(pace, *[None] * FIRST)
+        return pace.limit
+
+    assert asyncio.run(run()) == 2 * FIRST
+
+
 def test_answers_bring_the_pace_back_up_to_its_bound():
     async def run():
         pace = Pace(FIRST)
