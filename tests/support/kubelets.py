@@ -12,8 +12,10 @@ TURN_S = 0.1
 
 
 class Kubelets:
-    """Works in a thread of its own until `close`. silent: nodes whose kubelet says nothing and does nothing. endings: pods that end
-    by themselves, and their exit codes."""
+    """Works in a thread of its own until `close`.
+
+    silent: nodes whose kubelet says and does nothing. endings: pods that end by themselves, with their exit codes.
+    """
 
     def __init__(self, cluster):
         self.silent = set()

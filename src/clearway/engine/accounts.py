@@ -121,11 +121,11 @@ class Accounts:
         self.refresh(cluster_milli)
         return row
 
-    def live_queues(self) -> list[tuple[int, QueueSpec]]:
+    def current_queues(self) -> list[tuple[int, QueueSpec]]:
         """(row, queue) of those that were not removed."""
         return [(row, spec) for row, spec in enumerate(self.queue_specs) if spec.name not in self.gone_queues]
 
-    def live_tenants(self) -> list[tuple[int, TenantSpec]]:
+    def current_tenants(self) -> list[tuple[int, TenantSpec]]:
         """(row, tenant) of those that were not removed."""
         return [(row, spec) for row, spec in enumerate(self.tenant_specs) if spec.name not in self.gone_tenants]
 

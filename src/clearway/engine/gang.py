@@ -25,11 +25,7 @@ from clearway.engine.box import (
     Door,
     open_box,
 )
-from clearway.engine.compiled import (
-    compiled,
-    compiled_inline,
-    compiled_inside,
-)
+from clearway.engine.compiled import compiled, compiled_inline, compiled_inside
 from clearway.engine.domains import (
     choose_counts,
     clear_capacity,

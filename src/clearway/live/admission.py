@@ -66,7 +66,7 @@ def admit_job(job: JobSpec, accounts: Accounts, last_id: JobId) -> JobSpec:
     """
     queue = _queue_of(job, accounts)
     if accounts.tenant_names.find(job.tenant) == NONE or job.tenant in accounts.gone_tenants:
-        known = [spec.name for _, spec in accounts.live_tenants()]
+        known = [spec.name for _, spec in accounts.current_tenants()]
         raise InputError(f"{_named(job)}: expected a tenant out of {_listed(known)}, found {job.tenant!r}")
     most = queue.job_devices_max_milli
     milli = job.replicas_min * job.request.device_milli
@@ -94,7 +94,7 @@ def admit_job(job: JobSpec, accounts: Accounts, last_id: JobId) -> JobSpec:
 def _queue_of(job: JobSpec, accounts: Accounts) -> QueueSpec:
     row = accounts.queue_names.find(job.queue)
     if row == NONE or job.queue in accounts.gone_queues:
-        known = [spec.name for _, spec in accounts.live_queues()]
+        known = [spec.name for _, spec in accounts.current_queues()]
         raise InputError(f"{_named(job)}: expected a queue out of {_listed(known)}, found {job.queue!r}")
     return accounts.queue_specs[row]
 
@@ -109,7 +109,7 @@ def check_tenants(tenants: Sequence[TenantSpec], accounts: Accounts) -> None:
     parents: dict[TenantName, TenantName | None] = {
         spec.name: None if spec.name == ROOT_TENANT else spec.parent or ROOT_TENANT for spec in accounts.tenant_specs
     }
-    there = {spec.name for _, spec in accounts.live_tenants()}
+    there = {spec.name for _, spec in accounts.current_tenants()}
     for spec in tenants:
         if spec.name == ROOT_TENANT:
             continue
@@ -142,12 +142,12 @@ def check_removal(
             f"{named}: expected no jobs where it is to be removed, found {len(numbers)} that wait or run: "
             f"{_listed([str(number) for number in numbers])}; it stays until they have ended"
         )
-    for _, spec in accounts.live_tenants():
+    for _, spec in accounts.current_tenants():
         if spec.parent in tenants and spec.name not in tenants:
             raise InputError(
                 f"tenant {spec.parent!r}: expected no tenants below it where it is to be removed, found {spec.name!r}"
             )
     if ROOT_TENANT in tenants:
         raise InputError(f"tenant {ROOT_TENANT!r}: it cannot be removed, all others lie below it")
-    if queues and all(spec.name in queues for _, spec in accounts.live_queues()):
+    if queues and all(spec.name in queues for _, spec in accounts.current_queues()):
         raise InputError("expected a queue that stays, found that all are to be removed")

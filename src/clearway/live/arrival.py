@@ -46,11 +46,11 @@ def site_events(
     now_ms: int, state: ClusterState, queues: Sequence[QueueSpec], tenants: Sequence[TenantSpec]
 ) -> Iterator[Event]:
     """Queues and tenants that are not yet as they are to be; the default queue where there is none at all."""
-    known_queues = {spec.name: spec for _, spec in state.accounts.live_queues()}
+    known_queues = {spec.name: spec for _, spec in state.accounts.current_queues()}
     if not queues and not known_queues:
         queues = (QueueSpec(name=DEFAULT_QUEUE),)
     yield from (QueueSet(now_ms, queue) for queue in queues if known_queues.get(queue.name) != queue)
-    known_tenants = {spec.name: spec for _, spec in state.accounts.live_tenants()}
+    known_tenants = {spec.name: spec for _, spec in state.accounts.current_tenants()}
     yield from (TenantSet(now_ms, tenant) for tenant in tenants if known_tenants.get(tenant.name) != tenant)
 
 

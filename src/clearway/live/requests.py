@@ -216,8 +216,8 @@ class Intake:
 
     def _present(self, removed: Removed) -> tuple[list[QueueName], list[TenantName]]:
         """Those to be removed that there are, tenants below others first."""
-        queues = [spec.name for _, spec in self.accounts.live_queues() if spec.name in removed.queues]
-        tenants = [spec.name for _, spec in self.accounts.live_tenants() if spec.name in removed.tenants]
+        queues = [spec.name for _, spec in self.accounts.current_queues() if spec.name in removed.queues]
+        tenants = [spec.name for _, spec in self.accounts.current_tenants() if spec.name in removed.tenants]
         return queues, tenants[::-1]
 
     def report(self, events: tuple[Event, ...]) -> None:

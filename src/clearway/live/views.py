@@ -300,7 +300,7 @@ class Views:
                 limit_max_ms=spec.limit_max_ms,
                 limit_default_ms=spec.limit_default_ms,
             )
-            for row, spec in accounts.live_queues()
+            for row, spec in accounts.current_queues()
         )
 
     def _tenants(self, at_ms: int) -> tuple[TenantView, ...]:
@@ -330,7 +330,7 @@ class Views:
                 lend_max_milli=None if spec.quota is None else spec.quota.lend_max_milli,
                 share=columns[2][row] / total,
             )
-            for row, spec in accounts.live_tenants()
+            for row, spec in accounts.current_tenants()
         )
 
 
