@@ -14,6 +14,7 @@ from clearway.sim.traces import read_workload
 from clearway.wire.cluster import parse_cluster_short
 from support.parity import LiveRun, twin_decisions
 from support.shared import TRACES, needs_traces
+from support.worlds import without_later
 
 POLICIES = [policy for policy in map(named_policy, POLICY_NAMES) if policy.runtime is not RuntimeSource.ORACLE]
 
@@ -42,7 +43,7 @@ def test_random_world_is_decided_alike_live_and_in_the_twin(seed):
     extra = tuple(event for event in world.extra_events if not (world.faults and isinstance(event, NodeDrained)))
     check_parity(
         POLICIES[seed % len(POLICIES)],
-        world.workload,
+        replace(world.workload, jobs=[without_later(job) for job in world.workload.jobs]),
         world.cluster,
         queues=tuple(replace(queue, job_devices_max_milli=None) for queue in world.queues),
         tenants=world.tenants,
@@ -56,7 +57,7 @@ def test_world_with_a_power_budget_is_decided_alike_live_and_in_the_twin(seed):
     world = make_power_world(seed)
     check_parity(
         named_policy("easy"),
-        world.workload,
+        replace(world.workload, jobs=[without_later(job) for job in world.workload.jobs]),
         world.cluster,
         queues=tuple(replace(queue, job_devices_max_milli=None) for queue in world.queues),
         tenants=world.tenants,

@@ -47,6 +47,7 @@ from clearway.sim.twin import missing_queues, missing_tenants
 from support.fake_backend import FakeBackend
 from support.manual_clock import ManualClock
 from support.memory_store import MemoryStore
+from support.worlds import without_later
 
 TURNS_MAX = 50_000
 DOWNTIME_MS = 30_000
@@ -160,7 +161,7 @@ class Mortal:
     def _make_intents(self):
         """(time, what) in order: jobs of the trace, and what people do besides."""
         people = JobCancelled | JobHeld | JobReleased | NodeDrained
-        intents = [(job.submit_ms, _without_later(job)) for job in self.world.workload.jobs]
+        intents = [(job.submit_ms, without_later(job)) for job in self.world.workload.jobs]
         intents += [(event.at_ms, event) for event in self.world.extra_events if isinstance(event, people | NodeUp)]
         return sorted(intents, key=lambda intent: intent[0])
 
@@ -365,13 +366,6 @@ class Mortal:
         self._take_over()
         moves = [event for event in self.store.events[before:] if isinstance(event, PlanAccepted)]
         assert not moves, f"a control plane that starts anew finds something to do: {moves}"
-
-
-def _without_later(job):
-    """The job, without what it waits for that nobody has submitted before it: the door would refuse it."""
-    spec = job.spec
-    earlier = tuple(one for one in spec.dependencies if one.job is None or one.job < spec.id)
-    return replace(job, spec=replace(spec, dependencies=earlier))
 
 
 def _parts(event):

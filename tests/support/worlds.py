@@ -1,5 +1,7 @@
 """Small clusters, workloads and allocations for tests of the twin."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from clearway.model.allocation import Allocation
@@ -55,6 +57,13 @@ def run_checked(world, kernel, *more_checkers):
     assert names == [job.outcome for job in shadow.books.jobs.values()], f"seed {world.seed}: outcomes differ"
     assert result.useful_device_ms <= result.allocated_device_ms <= result.capacity_device_ms
     return result
+
+
+def without_later(job):
+    """The job, without what it waits for that nobody has submitted before it: a control plane would refuse it."""
+    spec = job.spec
+    earlier = tuple(one for one in spec.dependencies if one.job is None or one.job < spec.id)
+    return replace(job, spec=replace(spec, dependencies=earlier))
 
 
 class BackendBench:
