@@ -191,17 +191,22 @@ class Crowds:
             tallies += [self.numbers[rule.crowd, BY_NODE], self.numbers[rule.crowd, rule.domain]]
         for tally in tallies:
             self._users[tally] += jobs
-        unused = sorted({tally for tally in tallies if self._users[tally] == 0}, reverse=True)
-        for tally in unused:
+        unused = [tally for tally in dict.fromkeys(tallies) if self._users[tally] == 0]
+        for tally in sorted(unused, key=self._is_first):  # those by a label are found through the first one
             self._give_up(tally)
+
+    def _is_first(self, tally: int) -> bool:
+        names = self._names[tally]
+        assert names is not None
+        return names[1] == BY_NODE
 
     def _give_up(self, tally: int) -> None:
         names = self._names[tally]
         assert names is not None
-        before = self.numbers[names[0], BY_NODE] if names[1] != BY_NODE else NONE
-        while before != NONE and self.tallies[TALLY_NEXT, before] != tally:
-            before = int(self.tallies[TALLY_NEXT, before])
-        if before != NONE:
+        if names[1] != BY_NODE:
+            before = self.numbers[names[0], BY_NODE]
+            while self.tallies[TALLY_NEXT, before] != tally:
+                before = int(self.tallies[TALLY_NEXT, before])
             self.tallies[TALLY_NEXT, before] = self.tallies[TALLY_NEXT, tally]
         del self.numbers[names]
         self._names[tally] = None

@@ -133,3 +133,14 @@ def test_liked_node_is_taken_before_the_one_that_packs_better():
     run(kernel, nodes=("n1",))
     assert run(kernel, liked="liking") == [1]
     assert run(kernel) == [0]
+
+
+def test_tallies_are_given_up_whatever_rows_they_lie_in():
+    kernel = make_rooms("x", "y")
+    for crowd in "bcd":
+        run(kernel, crowds=(crowd,))
+    finish(kernel, 1)
+    finish(kernel, 3)
+    run(kernel, **APART)
+    finish(kernel, max(kernel.state.jobs))
+    assert run(kernel, **APART) is not None
