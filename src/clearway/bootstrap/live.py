@@ -301,6 +301,8 @@ def _make_pods(request: UpRequest, config: Config, places: Places) -> "Pods | No
         return None
     if request.backend != "kubernetes":
         raise InputError(f"--backend: expected local or kubernetes, found {request.backend!r}")
+    if config.power_budget_watts is not None:
+        raise InputError("power_budget: expected none with --backend kubernetes, found one; no device is capped there")
     try:
         from clearway.adapters.kubernetes.config import KubernetesConfig, SharedFolder
         from clearway.bootstrap.kubernetes import LOGS_FOLDER, Pods, find_kubeconfig
