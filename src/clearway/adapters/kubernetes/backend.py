@@ -10,8 +10,9 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -229,9 +230,8 @@ class KubernetesBackend:
         client = await Client.connect(self._config, self.may_write)
         self._client = client
         self._binding = Pace(self._config.binds_max)
-        self._evicting = asyncio.Semaphore(
-            self._config.binds_max
-        )  # a disruption budget's no says nothing of the server
+        # Apart from bindings: a disruption budget's no says nothing of the server.
+        self._evicting = asyncio.Semaphore(self._config.binds_max)
         self.reasons = Reasons(client, self._config.scheduler_name)
         self._own_jobs = OwnJobs(client, self.spawn, self._on_refused, self._on_ended)
         readers = await Client.connect(replace(self._config, binds_max=STREAMS_MAX // 2))
@@ -270,7 +270,7 @@ class KubernetesBackend:
 
     async def _follow(self, path: str, take_list: Callable[[list[Json]], None], take: Callable[[Change], None]) -> None:
         """List, then watch, for ever."""
-        version, pause_s = "", PAUSE_MIN_S
+        version, refused, pause_s = "", "", PAUSE_MIN_S
         while True:
             try:
                 if not version:
@@ -290,7 +290,8 @@ class KubernetesBackend:
             except ApiError as error:
                 if not self._listed[path].is_set() and path not in OTHERS:
                     raise
-                log.warning("%s", error)
+                is_new, refused = str(error) != refused, str(error)
+                log.log(logging.WARNING if is_new else logging.DEBUG, "%s", error)
                 self._listed[path].set()
                 version = ""
                 pause_s = await _rest(pause_s)
@@ -422,8 +423,9 @@ class KubernetesBackend:
     async def _carry_out(self, action: Action) -> None:
         match action:
             case Bind(pod, node, told):
-                body = dict(told)
-                await self._insist(pod, self._binding, lambda: self._bind(pod, node, body))
+                if await self._await_volumes(pod, node):
+                    bind = partial(self._client.bind, pod.namespace, pod.name, pod.uid, node, dict(told))
+                    await self._insist(pod, self._binding, bind)
                 self.reasons.forget(pod.uid)
             case Evict(pod):
                 await self._insist(pod, self._evicting, lambda: self._client.evict(pod.namespace, pod.name, pod.uid))
@@ -437,10 +439,12 @@ class KubernetesBackend:
                     self.book.note_followed(job, pod.uid)
                 self._changed()
 
-    async def _bind(self, pod: PodFacts, node: str, told: dict[str, str]) -> None:
-        if pod.claims:
-            await bind_volumes(self._client, self.book.nodes, self.lock, pod, node)
-        await self._client.bind(pod.namespace, pod.name, pod.uid, node, told)
+    async def _await_volumes(self, pod: PodFacts, node: str) -> bool:
+        """Whether the pod's claims are bound. They may take minutes, in which they keep no other binding waiting."""
+        if not pod.claims:
+            return True
+        bind = partial(bind_volumes, self._client, self.book.nodes, self.lock, pod, node)
+        return await self._insist(pod, nullcontext(), bind)
 
     # --- what became of submitted jobs, in the backend's thread ---------------------------------------------------
 
@@ -461,17 +465,17 @@ class KubernetesBackend:
 
     async def _insist(
         self, pod: PodFacts, gate: AbstractAsyncContextManager[None], call: Callable[[], Awaitable[None]]
-    ) -> None:
-        """Call until it is done, or no longer means anything."""
+    ) -> bool:
+        """Call until it is done, or no longer means anything; whether it is done."""
         pause_s = PAUSE_MIN_S
         while True:
             with self.lock:
                 if pod.uid not in self.book.pods:
-                    return
+                    return False
             try:
                 async with gate:
                     await call()
-                return
+                return True
             except UnreachableError as error:
                 log.info("pod %s/%s: %s; trying again", pod.namespace, pod.name, error)
                 pause_s = await _rest(max(pause_s, error.retry_after_s))
@@ -481,7 +485,7 @@ class KubernetesBackend:
                 with self.lock:
                     self.book.unbind(pod.uid)
                 self._changed()
-                return
+                return False
 
 
 def _nothing() -> None:

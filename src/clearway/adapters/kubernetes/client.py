@@ -8,6 +8,7 @@ ExpiredError (410) or UnreachableError (no answer, or one that says to come back
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.errors import ApiError, ExpiredError, UnreachableError
 from clearway.model.errors import InputError
 
+log = logging.getLogger(__name__)
+
 Json = dict[str, Any]
 
 PAGE: Final = 500
@@ -38,6 +41,9 @@ CALL_S: Final = 30
 
 SILENCE_S: Final = 120
 """A watch that says nothing so long, bookmarks included (each minute), is dead."""
+
+REFRESH_S: Final = 60
+"""How often a token that a program made is looked at."""
 
 CLOSING_S: Final = 0.25
 """What aiohttp's own documentation gives connections with TLS to close ("Graceful shutdown")."""
@@ -67,6 +73,7 @@ class Client:
     def __init__(self, api: kube.ApiClient, may_write: Callable[[], bool] | None = None) -> None:
         self._api = api
         self._may_write = may_write
+        self._refreshing: asyncio.Task[None] | None = None
         self._settings = api.configuration
         self._root = str(self._settings.host).rstrip("/")
         self._more = _find_way(self._settings)
@@ -83,9 +90,10 @@ class Client:
         """Sign in as the configuration says. Raises InputError where there is nothing to sign in with."""
         settings = kube.Configuration()
         settings.connection_pool_maxsize = 2 * config.binds_max
+        loader = None
         try:
             if config.kubeconfig:
-                await kube_config.load_kube_config(config.kubeconfig, config.context or None, settings)
+                loader = await kube_config.load_kube_config(config.kubeconfig, config.context or None, settings)
             else:
                 kube_config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
         except (kube_config.ConfigException, OSError) as error:
@@ -93,7 +101,10 @@ class Client:
             raise InputError(
                 f"kubernetes: expected credentials in {place}, found {error}; name a file by `kubeconfig`"
             ) from error
-        return Client(kube.ApiClient(settings), may_write)
+        client = Client(kube.ApiClient(settings), may_write)
+        if loader is not None:
+            client._refreshing = asyncio.create_task(_refresh(loader, settings))
+        return client
 
     def _make_fence(self) -> aiohttp.TraceConfig:
         """Asks `may_write` when a connection is there and all that is left is to send."""
@@ -109,6 +120,8 @@ class Client:
 
     async def close(self) -> None:
         """Let go of the connections, and wait until they are gone: aiohttp closes those with TLS a little later."""
+        if self._refreshing is not None:
+            self._refreshing.cancel()
         await self._session.close()
         await self._api.close()
         await asyncio.sleep(CLOSING_S)
@@ -244,8 +257,11 @@ class Client:
         timeout: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
         sent = {"Accept": "application/json", "Content-Type": "application/json", **headers}
-        if token := await self._settings.get_api_key_with_prefix("BearerToken"):
-            sent["Authorization"] = token
+        try:
+            if token := await self._settings.get_api_key_with_prefix("BearerToken"):
+                sent["Authorization"] = token
+        except (kube_config.ConfigException, OSError) as error:  # read anew each minute; it may be there again soon
+            raise UnreachableError(f"{method} {path}: the token cannot be read: {error}") from error
         url = f"{self._root}{path}?{urlencode(query)}" if query else self._root + path
         data = None if body is None else json.dumps(body).encode()
         try:
@@ -274,6 +290,16 @@ async def _read_parts(response: aiohttp.ClientResponse, look_s: float) -> AsyncI
         if not part:
             return
         yield part
+
+
+async def _refresh(loader: Any, settings: kube.Configuration) -> None:
+    """Ask the program that a kubeconfig names for a token again before the last one ends; over at once without one."""
+    while True:
+        try:
+            await kube_config.refresh_token(loader, settings, REFRESH_S)
+            return
+        except Exception as error:  # whatever the program does: the next try may succeed
+            log.warning("kubernetes: the token was not made anew: %s", error)
 
 
 def _find_way(settings: kube.Configuration) -> dict[str, Any]:

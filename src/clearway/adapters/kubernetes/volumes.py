@@ -68,9 +68,13 @@ class Volumes:
         name = data["metadata"]["name"]
         match kind:
             case "persistentvolumeclaims":
-                self._claims.pop((data["metadata"]["namespace"], name), None)
+                key = data["metadata"]["namespace"], name
+                self._claims.pop(key, None)
+                self._told.pop(key, None)
+                self._taken = {volume: owner for volume, owner in self._taken.items() if owner != key}
             case "persistentvolumes":
                 self._volumes.pop(name, None)
+                self._taken.pop(name, None)
             case "storageclasses":
                 self._classes.pop(name, None)
 

@@ -6,6 +6,7 @@ import json
 import pytest
 from aiohttp import web
 
+from clearway.adapters.kubernetes import client as client_module
 from clearway.adapters.kubernetes.client import Client
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.errors import ApiError, ExpiredError, UnreachableError
@@ -15,13 +16,13 @@ KUBECONFIG = """
 apiVersion: v1
 kind: Config
 clusters: [{{name: c, cluster: {{server: "{url}"}}}}]
-users: [{{name: u, user: {{token: secret}}}}]
+users: [{{name: u, user: {user}}}]
 contexts: [{{name: x, context: {{cluster: c, user: u}}}}]
 current-context: x
 """
 
 
-def talk(tmp_path, handle, speak):
+def talk(tmp_path, handle, speak, user="{token: secret}"):
     """Run `speak(client)` against a server that answers every request by `handle`; returns what it returns."""
 
     async def run():
@@ -33,7 +34,7 @@ def talk(tmp_path, handle, speak):
         await site.start()
         port = site._server.sockets[0].getsockname()[1]
         path = tmp_path / "kubeconfig"
-        path.write_text(KUBECONFIG.format(url=f"http://127.0.0.1:{port}"))
+        path.write_text(KUBECONFIG.format(url=f"http://127.0.0.1:{port}", user=user))
         client = await Client.connect(KubernetesConfig(kubeconfig=str(path)))
         try:
             return await speak(client)
@@ -158,7 +159,7 @@ def test_answer_that_is_no_json_is_a_server_that_cannot_be_reached(tmp_path):
 
 def test_server_that_is_away_cannot_be_reached(tmp_path):
     path = tmp_path / "kubeconfig"
-    path.write_text(KUBECONFIG.format(url="http://127.0.0.1:1"))
+    path.write_text(KUBECONFIG.format(url="http://127.0.0.1:1", user="{token: secret}"))
 
     async def run():
         client = await Client.connect(KubernetesConfig(kubeconfig=str(path)))
@@ -175,3 +176,41 @@ def test_kubeconfig_that_is_not_there_is_named(tmp_path):
     config = KubernetesConfig(kubeconfig=str(tmp_path / "none"))
     with pytest.raises(InputError, match="none"):
         asyncio.run(Client.connect(config))
+
+
+def test_token_that_a_program_makes_is_made_anew_while_the_client_lives(tmp_path, monkeypatch):
+    monkeypatch.setattr(client_module, "REFRESH_S", 0.01)
+    program = tmp_path / "plugin"
+    program.write_text(
+        "#!/bin/sh\n"
+        f"echo >>{tmp_path}/count\n"
+        f"[ $(wc -l <{tmp_path}/count) -ne 2 ] || exit 1\n"  # one failure is borne
+        "cat <<J\n"
+        '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",'
+        f' "status": {{"token": "number-$(wc -l <{tmp_path}/count)"}}}}\n'
+        "J\n"
+    )
+    program.chmod(0o700)
+    user = f"{{exec: {{apiVersion: client.authentication.k8s.io/v1, command: {program}, interactiveMode: Never}}}}"
+    seen = []
+
+    async def handle(request):
+        seen.append(request.headers["Authorization"])
+        return web.json_response({})
+
+    async def speak(client):
+        async with asyncio.timeout(20):
+            while len(set(seen)) < 3:
+                await client.get("/api")
+
+    talk(tmp_path, handle, speak, user=user)
+    assert seen[0] == "Bearer number-1"
+
+
+def test_token_that_cannot_be_read_now_is_a_server_that_cannot_be_reached(tmp_path):
+    async def speak(client):
+        client._settings.refresh_api_key_hook = lambda _settings: (tmp_path / "token").read_text()
+        await client.get("/api")
+
+    with pytest.raises(UnreachableError, match="token cannot be read"):
+        talk(tmp_path, answer(200), speak)

@@ -125,6 +125,18 @@ def test_smallest_free_volume_near_the_node_is_chosen_and_kept_for_the_claim(nod
     )
 
 
+def test_volume_that_was_kept_for_a_claim_is_free_again_once_the_claim_is_gone(nodes):
+    put_class(nodes)
+    claim = make_claim()
+    put_claims(nodes, claim, make_claim("more"))
+    put_volumes(nodes, make_volume(zone="b"))
+    node = nodes.entries["b"].facts
+    assert nodes.volumes.choose(pod_with("data"), node)[0].volume == "v"
+    assert nodes.volumes.choose(pod_with("more"), node)[0].volume == ""
+    nodes.volumes.drop("persistentvolumeclaims", claim)
+    assert nodes.volumes.choose(pod_with("more"), node)[0].volume == "v"
+
+
 def test_claim_with_a_provisioner_may_go_where_its_class_allows_and_is_told_the_node(nodes):
     topology = {"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}
     put_class(nodes, provisioner="csi.example.com", allowedTopologies=[topology])
