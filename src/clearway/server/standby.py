@@ -7,9 +7,15 @@ from typing import Final
 
 from clearway.server.problems import MEDIA_TYPE, make_problem
 from clearway.server.serving import bind_socket
+from clearway.wire.api import BODY_BYTES_MAX
 from clearway.wire.api_rows import encode_row
 
 RETRY_AFTER_S: Final = "5"
+
+SILENCE_S: Final = 10.0
+"""A connection that says nothing so long is closed: each has a thread."""
+
+PART_BYTES: Final = 1 << 16
 
 
 class Standby:
@@ -46,8 +52,11 @@ class Standby:
         class Handler(BaseHTTPRequestHandler):
             """One connection."""
 
+            timeout = SILENCE_S
+
             def answer(self) -> None:
                 """The only answer there is."""
+                self._read_body()
                 who = standby.leader or "another one"
                 detail = f"expected the control plane that leads, found one that waits; {who} leads"
                 body = json.dumps(encode_row(make_problem(503, detail))).encode()
@@ -58,6 +67,13 @@ class Standby:
                 self.end_headers()
                 if self.command != "HEAD":
                     self.wfile.write(body)
+
+            def _read_body(self) -> None:
+                """What was sent is read, else the connection is reset before the answer is."""
+                said = self.headers.get("Content-Length", "")
+                left = min(int(said), BODY_BYTES_MAX) if said.isdecimal() else 0
+                while left > 0 and (part := self.rfile.read(min(left, PART_BYTES))):
+                    left -= len(part)
 
             do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = answer  # noqa: N815
 
