@@ -19,6 +19,7 @@ from clearway.model.events import (
     JobStarted,
     JobStopped,
     JobSuspended,
+    NodeChanged,
     NodeDown,
     NodeUp,
 )
@@ -169,6 +170,11 @@ class FakeBackend:
             self._due.append(NodeDown(now_ms, name, "power lost"))
             index = [node.name for node in self.specs].index(name)
             self._fail_all(now_ms, lambda run: index in self._nodes_of(run), StopCause.NODE_FAILED)
+
+    def change_node(self, now_ms, spec):
+        """The node offers something else, or others have other replicas on it."""
+        self.specs = tuple(spec if one.name == spec.name else one for one in self.specs)
+        self._due.append(NodeChanged(now_ms, spec))
 
     def mend_node(self, now_ms, name):
         """The node is back."""

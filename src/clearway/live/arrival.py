@@ -118,11 +118,11 @@ def _hardware(node: NodeSpec) -> str:
 
 
 def is_changed(known: NodeSpec, found: NodeSpec) -> bool:
-    """Whether CPUs, memory, labels or devices are others than the journal says."""
+    """Whether CPUs, memory, labels, devices or neighbours are others than the journal says."""
     if (known.memory_bytes is None) != (found.memory_bytes is None):
         return True
     slack = (known.memory_bytes or 0) * MEMORY_PERCENT // 100
-    if known.groups != found.groups:
+    if (known.groups, known.crowds) != (found.groups, found.crowds):
         return True
     is_near = abs((known.memory_bytes or 0) - (found.memory_bytes or 0)) <= slack
     return not is_near or (known.cpu_milli, known.labels) != (found.cpu_milli, found.labels)

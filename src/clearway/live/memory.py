@@ -183,8 +183,7 @@ class Memory:
             return (NodeAdded(event.at_ms, node),)
         inventory = self.kernel.state.inventory
         known = inventory.specs[inventory.index(node.name)]
-        same = replace(node, cpu_milli=known.cpu_milli, memory_bytes=known.memory_bytes, labels=known.labels) == known
-        if not same:
+        if (node.groups, node.nvlink, node.leaf, node.block) != (known.groups, known.nvlink, known.leaf, known.block):
             reason = f"expected the devices that it had, {known.device_count} in all, found {node.device_count} others"
             return (NodeDrained(event.at_ms, node.name, reason),)
         changed = (NodeChanged(event.at_ms, node),) if node != known else ()

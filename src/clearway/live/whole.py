@@ -17,8 +17,8 @@ def take_snapshot(memory: Memory, now_ms: int) -> ClusterSnapshot:
         at_ms=now_ms,
         nodes=tuple(spec for spec, is_usable in zip(inventory.specs, usable, strict=True) if is_usable),
         nodes_away=tuple(spec.name for spec, is_usable in zip(inventory.specs, usable, strict=True) if not is_usable),
-        queues=tuple(state.accounts.queue_specs),
-        tenants=tuple(state.accounts.tenant_specs),
+        queues=tuple(spec for _, spec in state.accounts.current_queues()),
+        tenants=tuple(spec for _, spec in state.accounts.current_tenants()),
         jobs=tuple(_show(memory, job) for job in sorted(state.jobs)),
     )
 

@@ -24,9 +24,16 @@ def test_node_that_is_as_it_was_needs_no_word():
 
 
 @pytest.mark.parametrize(
-    "now", [{"cpu_milli": 4_000}, {"labels": (("zone", "a"),)}, {"memory_bytes": 1 << 30}, {"cpu_milli": 16_000}]
+    "now",
+    [
+        {"cpu_milli": 4_000},
+        {"labels": (("zone", "a"),)},
+        {"memory_bytes": 1 << 30},
+        {"cpu_milli": 16_000},
+        {"crowds": (("web", 2),)},
+    ],
 )
-def test_node_with_other_cpus_memory_or_labels_changed(now):
+def test_node_with_other_cpus_memory_labels_or_neighbours_changed(now):
     found = make_node(**{"cpu_milli": 8_000, **now})
     assert differences(make_node(cpu_milli=8_000), found) == [NodeChanged(5, found)]
 

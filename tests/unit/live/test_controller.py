@@ -7,7 +7,7 @@ import pytest
 
 from clearway.engine.policy import Elasticity
 from clearway.live.controller import ControlSettings
-from clearway.model.cluster import QueueSpec, TenantSpec
+from clearway.model.cluster import DeviceGroup, QueueSpec, TenantSpec
 from clearway.model.errors import InputError, InternalError
 from clearway.model.events import ControlStarted, JobSubmitted, PlanAccepted
 from clearway.model.jobs import ArrayMember, Dependency, DependencyKind, Elastic, StopCause
@@ -580,3 +580,19 @@ def test_finished_jobs_are_found_in_the_store():
     assert plane.control.job(1) == plane.store.find_jobs(JobQuery(ids=(1,)))[0]
     assert plane.control.job(2) is None
     assert not [event for event in plane.store.events if isinstance(event, PlanAccepted) and not event.plan.moves]
+
+
+@pytest.mark.parametrize(
+    ("now", "state"),
+    [
+        ({"labels": (("zone", "a"),)}, NodeState.IDLE),
+        ({"crowds": (("web", 2),)}, NodeState.IDLE),
+        ({"groups": (DeviceGroup(model="B200", count=1),)}, NodeState.DRAINED),
+    ],
+)
+def test_node_with_other_labels_or_neighbours_is_used_and_one_with_other_devices_drained(now, state):
+    plane = Plane().start()
+    plane.backend.change_node(plane.clock.now_ms(), replace(plane.backend.specs[0], **now))
+    plane.run(until_ms=5_000)
+    (node,) = plane.control.cluster().nodes
+    assert node.state is state
