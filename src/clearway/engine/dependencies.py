@@ -180,7 +180,9 @@ class Dependencies:
         """A job ended; returns the jobs worth looking at again, in order."""
         self.outcomes[spec.id] = outcome
         if len(self.outcomes) > OUTCOMES_MAX:
-            self._members.pop(self.outcomes.popitem(last=False)[0], None)
+            oldest, _ = self.outcomes.popitem(last=False)
+            self._members.pop(oldest, None)
+            self._waiting_for.pop(oldest, None)  # of jobs that came after its end
         self._since[spec.id] = self._started.pop(spec.id, now_ms)
         if len(self._since) > SINCE_MAX:
             self._since.popitem(last=False)
