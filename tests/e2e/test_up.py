@@ -184,6 +184,16 @@ def test_the_picture_is_drawn(plane, tmp_path):
     assert (tmp_path / "top.svg").read_text().startswith("<svg")
 
 
+def test_twin_goes_on_from_a_snapshot_of_what_runs(plane, tmp_path):
+    job = plane.say("sbatch", "--parsable", "--gres=gpu:1", "--wrap", "sleep 1000").strip()
+    path = tmp_path / "made" / "now.jsonl"
+    plane.say("snapshot", str(path))
+    assert "Against the limits" in plane.say("simulate", str(path), "--policy", "easy")
+    assert plane.say("snapshot", "-").count("\n") == path.read_text().count("\n")
+    assert plane.run("snapshot", str(tmp_path)).returncode == 2  # a folder
+    plane.say("cancel", job)
+
+
 def test_slurm_named_programs_are_made_in_an_own_folder(plane):
     folder = plane.work / "bin"
     plane.say("slurm", "install", str(folder))

@@ -123,7 +123,7 @@ LIVE: Final[Mapping[str, str]] = {
     "Write the cluster and its jobs to a file for the twin.": "将集群及其作业写入文件，供孪生使用。",
     "Write nodes, queues and all jobs that have not ended to a file, for `clearway simulate FILE`.": "将节点、队列及所有未结束的作业写入文件，供 `clearway simulate FILE` 使用。",
     "Where to write it; standard output without one.": "写入的位置；不给则写到标准输出。",
-    "Wrote {nodes} node(s) and {jobs} job(s); try: clearway simulate {target} --policy clearway": "已写入 {nodes} 个节点和 {jobs} 个作业；可试：clearway simulate {target} --policy clearway",
+    "{nodes} node(s) and {jobs} job(s); try: clearway simulate {target} --policy clearway": "{nodes} 个节点和 {jobs} 个作业；可试：clearway simulate {target} --policy clearway",
     "A name that `clearway nodes` lists.": "`clearway nodes` 列出的名称。",
     "Why, for everybody to read.": "原因，所有人可见。",
     "Only job, node or plan.": "只看 job、node 或 plan。",

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from clearway.cli.connection import connect
+from clearway.cli.outputs import STANDARD_OUTPUT, write_text
 from clearway.cli.session import session_of
 
 
@@ -22,12 +23,12 @@ def snapshot(
     with connect() as client:
         found = client.snapshot()
     text = "".join(f"{line}\n" for line in render_snapshot(found))
-    if target is None:
+    if target is None or str(target) == STANDARD_OUTPUT:
         session.screen.file.write(text)
         return
-    target.write_text(text, encoding="utf-8")
+    write_text(session, text, target)
     session.note(
-        "Wrote {nodes} node(s) and {jobs} job(s); try: clearway simulate {target} --policy clearway",
+        "{nodes} node(s) and {jobs} job(s); try: clearway simulate {target} --policy clearway",
         nodes=len(found.nodes),
         jobs=len(found.jobs),
         target=target,
