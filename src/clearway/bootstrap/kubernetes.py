@@ -29,9 +29,6 @@ _LOG = logging.getLogger(__name__)
 
 WAITING: Final = (JobState.PENDING, JobState.REQUEUE_HOLD)
 
-LOGS_FOLDER: Final = "logs"
-"""In the state directory: what pods of submitted jobs wrote."""
-
 ACCOUNT_TOKEN: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 """Where a pod finds the token of its service account."""
 

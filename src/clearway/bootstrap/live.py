@@ -42,6 +42,7 @@ from clearway.bootstrap.places import (
 )
 from clearway.bootstrap.policies import fit_to_pods
 from clearway.bootstrap.rehearsal import rehearse
+from clearway.bootstrap.settings import make_server_settings
 from clearway.bootstrap.snapshots import SnapshotMaker, snapshot_command
 from clearway.client import Client
 from clearway.forecast.runtime import RuntimeHistory
@@ -55,7 +56,6 @@ from clearway.ports.storage import StorageError, Store
 from clearway.server.app import make_app
 from clearway.server.auth import TokenFile, make_token_file
 from clearway.server.serving import Server
-from clearway.server.settings import ServerSettings
 from clearway.wire.config import Config, is_loopback, parse_config, parse_listen
 from clearway.wire.problems import ParseError
 
@@ -305,16 +305,17 @@ def _make_pods(request: UpRequest, config: Config, places: Places) -> "Pods | No
         raise InputError("power_budget: expected none with --backend kubernetes, found one; no device is capped there")
     try:
         from clearway.adapters.kubernetes.config import KubernetesConfig, SharedFolder
-        from clearway.bootstrap.kubernetes import LOGS_FOLDER, Pods, find_kubeconfig
+        from clearway.bootstrap.kubernetes import Pods, find_kubeconfig
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             "a Kubernetes cluster needs the extra `kubernetes`: pip install clearway[kubernetes]"
         ) from error
+    places.logs.mkdir(mode=0o700, exist_ok=True)  # by it further servers know where logs are
     settings = KubernetesConfig(
         kubeconfig=find_kubeconfig(request.environment, request.kubeconfig),
         context=request.kube_context,
         shared=SharedFolder(path=config.shared_folder, claim=config.shared_claim),
-        log_folder=str(places.folder / LOGS_FOLDER),
+        log_folder=str(places.logs),
         lease=config.lease,
         lease_ms=config.lease_ms,
     )
@@ -377,17 +378,7 @@ def _make_server(
     config: Config, places: Places, controller: Controller, store: Store, pods: "Pods | None"
 ) -> tuple[Server, list[ControlPlane]]:
     """The server, and the list into which to put the control plane that its `reload` speaks to."""
-    host, port = config.address
-    certificate, key = config.tls or (None, None)
-    settings = ServerSettings(
-        host=host,
-        port=port,
-        host_names=config.host_names,
-        certificate=certificate,
-        private_key=key,
-        account=only_account(),
-        log_folder="" if pods is None else pods.log_folder,
-    )
+    settings = make_server_settings(config, "" if pods is None else pods.log_folder)
     clock = SystemClock()
     planes: list[ControlPlane] = []
     app = make_app(

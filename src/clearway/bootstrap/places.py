@@ -74,6 +74,11 @@ class Places:
         return self.folder / "snapshots"
 
     @property
+    def logs(self) -> Path:
+        """What pods of submitted jobs wrote, a folder for each job; it is there where the backend collects that."""
+        return self.folder / "logs"
+
+    @property
     def log(self) -> Path:
         """What a control plane in the background says."""
         return self.folder / "up.log"

@@ -16,14 +16,14 @@ from clearway.adapters.storage import open_reader
 from clearway.bootstrap.configuration import read_config_file
 from clearway.bootstrap.journal import database_url
 from clearway.bootstrap.logs import start_logging
-from clearway.bootstrap.places import Places, find_state_dir, only_account, read_running
+from clearway.bootstrap.places import Places, find_state_dir, read_running
+from clearway.bootstrap.settings import make_server_settings
 from clearway.live.clock import SystemClock
 from clearway.model.errors import InputError
 from clearway.server.app import make_app
 from clearway.server.auth import TokenFile
 from clearway.server.remote import RemoteControl
 from clearway.server.serving import Server
-from clearway.server.settings import ServerSettings
 from clearway.wire.config import Config, is_loopback, parse_listen
 from clearway.wire.problems import ParseError
 
@@ -127,17 +127,7 @@ def start_api_server(request: ServeRequest) -> ApiServer:
     fanout = open_fanout(config.redis_url, tell=_LOG.warning, prefix=config.redis_prefix)
     try:
         clock, watch = SystemClock(), Watch(find)
-        host, port = parse_listen(config.listen)
-        certificate, key = config.tls or (None, None)
-        account = only_account()
-        settings = ServerSettings(
-            host=host,
-            port=port,
-            host_names=config.host_names,
-            certificate=certificate,
-            private_key=key,
-            account=account,
-        )
+        settings = make_server_settings(config, str(places.logs) if places.logs.is_dir() else "")
         app = make_app(
             RemoteControl(fanout, reader, lambda: watch.problem),
             reader,
@@ -146,7 +136,6 @@ def start_api_server(request: ServeRequest) -> ApiServer:
             now_ms=clock.now_ms,
             find_control=find,
         )
-
         server = ApiServer(Server(app, settings), watch, (fanout.close, reader.close))
         server.begin()
     except BaseException:

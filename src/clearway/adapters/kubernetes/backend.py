@@ -287,6 +287,7 @@ class KubernetesBackend:
                     self._changed()
             except ExpiredError:
                 version = ""
+                await _rest(PAUSE_MIN_S)
             except ApiError as error:
                 if not self._listed[path].is_set() and path not in OTHERS:
                     raise
