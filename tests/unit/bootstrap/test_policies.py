@@ -30,5 +30,5 @@ def test_a_named_policy_that_the_configuration_changes_is_the_configured_one():
 def test_what_was_decided_for_pods_is_decided_again_for_pods():
     for policy in (CONFIGURED, named_policy("clearway")):
         fitted = fit_to_pods(policy)
-        assert not any((fitted.preemption.migrate, fitted.preemption.shrink, fitted.preemption.suspend))
+        assert not any((fitted.preemption.migrate, fitted.preemption.suspend))
         assert recorded_policy(fitted.name, CONFIGURED) == fitted
