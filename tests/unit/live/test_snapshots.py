@@ -1,6 +1,9 @@
 """A snapshot and the rest of the journal make what the whole journal makes, byte for byte, under whichever policy."""
 
+import os
 import random
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -202,6 +205,30 @@ def test_snapshot_of_another_journal_or_of_other_settings_is_left_out(tmp_path):
     checksums[9] = "another nine"
     assert list(folder.find("basis")) == []
     assert ["other settings" in told[0], "record 9 is another" in told[1]] == [True, True]
+
+
+def test_snapshots_of_the_journal_before_a_restore_make_room_for_those_made_after_it(tmp_path):
+    before = {record: f"old{record}" for record in (100, 150)}
+    for record in before:
+        make_folder(tmp_path, [], before).keep(make_snapshot(record))
+    told = []
+    folder = make_folder(tmp_path, told, {60: "new60", 80: "new80", 100: "new100"})
+    for record in (60, 80):
+        folder.keep(make_snapshot(record))
+    assert [found.record for found in folder.find("basis")] == [80, 60]
+    assert told == []
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_snapshot(tmp_path):
+    folder = make_folder(tmp_path, [])
+    folder.keep(make_snapshot(9))
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    for pid in (ended.pid, os.getppid()):
+        (tmp_path / "snapshots" / f".8.snapshot.{pid}").write_bytes(b"half")
+    folder.keep(make_snapshot(10))
+    names = sorted(path.name for path in (tmp_path / "snapshots").iterdir())
+    assert names == [f".8.snapshot.{os.getppid()}", "10.snapshot", "9.snapshot"]
 
 
 def test_snapshot_that_cannot_be_written_leaves_nothing(tmp_path):

@@ -383,7 +383,10 @@ def number_devices(found: Sequence[Reading], memory: Path | None) -> tuple[Readi
 def _read_slots(memory: Path) -> list[Reading]:
     """What `_write_slots` wrote; nothing, with a warning, where it cannot be read."""
     try:
-        return [Reading(**{**slot, "pids": ()}) for slot in json.loads(memory.read_text(encoding="utf-8"))]
+        slots = [Reading(**{**slot, "pids": ()}) for slot in json.loads(memory.read_text(encoding="utf-8"))]
+        if len({slot.uuid for slot in slots}) < len(slots):
+            raise ValueError("one device with two numbers")
+        return slots
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError) as error:

@@ -84,10 +84,30 @@ class SnapshotFolder:
             self._folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
             path = self._folder / f"{snapshot.record}{SUFFIX}"
             self._write(path, json.dumps(header).encode() + b"\n", snapshot.payload)
-            for old in self._paths()[KEPT:]:
-                old.unlink(missing_ok=True)
+            self._clean(path)
         except OSError as error:
             raise StorageError(f"{self._folder}: no snapshot was written: {error.strerror}") from error
+
+    def _clean(self, made: Path) -> None:
+        """Leave the newest ones of this journal, and nothing of writers that were killed.
+
+        Where the journal was restored from a backup, snapshots of the other one have higher numbers, and would take the
+        places of all that are made from now on.
+        """
+        found = self._paths()
+        ours = [path for path in found if path == made or self._is_of_journal(path)]
+        torn = [path for path in self._folder.glob(f".*{SUFFIX}.*") if not _is_alive(path.suffix[1:])]
+        for old in (*set(found).difference(ours[:KEPT]), *torn):
+            old.unlink(missing_ok=True)
+
+    def _is_of_journal(self, path: Path) -> bool:
+        """Whether a file says so; a snapshot of another release is one too."""
+        try:
+            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+                header = json.loads(file.readline(HEADER_MAX))
+            return bool(header["checksum"] == self._checksum_of(int(path.stem)))
+        except (OSError, ValueError, LookupError, TypeError):
+            return False
 
     def _write(self, path: Path, *parts: bytes) -> None:
         new = path.with_name(f".{path.name}.{os.getpid()}")
@@ -107,3 +127,13 @@ class SnapshotFolder:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _is_alive(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, ValueError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True

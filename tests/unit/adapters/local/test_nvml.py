@@ -313,6 +313,15 @@ def test_damaged_memory_of_devices_is_begun_anew(tmp_path, caplog):
     assert memory.stat().st_mode & 0o777 == 0o600
 
 
+def test_device_that_stands_twice_in_the_memory_has_one_number(tmp_path, caplog):
+    memory = tmp_path / "devices.json"
+    make_devices(make_h100s(2), memory=memory)
+    memory.write_text(memory.read_text().replace("GPU-1", "GPU-0"))
+    devices = make_devices(make_h100s(2), memory=memory)
+    assert devices.visible(NodeName("dgx"), range(devices.nodes()[0].device_count)) == "0,1"
+    assert "one device with two numbers" in caplog.text
+
+
 def test_cap_sets_the_power_limit_within_what_the_gpu_takes_and_lifting_gives_back_what_it_had(tmp_path):
     nvml = make_h100s(2)
     devices = make_devices(nvml, memory=tmp_path / "devices.json")
