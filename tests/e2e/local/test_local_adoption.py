@@ -1,12 +1,14 @@
 """Controllers and keepers die; jobs do not, none runs twice, and what became of each is told."""
 
 import os
+import shutil
 import signal
 from pathlib import Path
 
 import pytest
 
 from clearway.adapters.local import client
+from clearway.adapters.local.keeper.main import SOCKET
 from clearway.model.events import (
     CheckpointSaved,
     DeviceDown,
@@ -265,6 +267,17 @@ def test_keeper_without_jobs_and_controller_ends_by_itself(tmp_path):
         wait_until(lambda: not is_alive(pid), "its end")
         bench.backend = bench.make()
         bench.connect()
+
+
+def test_keeper_whose_state_was_removed_leaves_the_socket_of_the_next_one_there(tmp_path):
+    with local_bench(tmp_path) as bench:
+        old = bench.keeper_pid()
+        bench.backend.close()
+        shutil.rmtree(bench.state)
+        bench.backend = bench.make()
+        bench.connect()
+        wait_until(lambda: not is_alive(old), "the end of the one before")
+        assert (bench.state / SOCKET).exists()
 
 
 def test_keeper_does_not_wait_for_the_time_limit_of_a_job_that_has_ended(tmp_path):

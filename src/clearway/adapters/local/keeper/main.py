@@ -596,4 +596,5 @@ def main() -> None:
     try:
         keeper.serve(listener)
     finally:
-        (state / SOCKET).unlink(missing_ok=True)
+        if processes.is_still(lock, state / LOCK):  # not where the state was removed, and made anew for another keeper
+            (state / SOCKET).unlink(missing_ok=True)

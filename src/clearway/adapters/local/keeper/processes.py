@@ -42,6 +42,14 @@ def _read(path: str) -> bytes:
         return b""
 
 
+def is_still(descriptor: int, path: Path) -> bool:
+    """Whether the open file is the one that has this path now."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False
+
+
 def read_stat(pid: int) -> tuple[str, int, int] | None:
     """State letter, parent and start time in ticks since boot; None = no such process."""
     text = _read(f"/proc/{pid}/stat")
