@@ -24,8 +24,9 @@ LIVE: Final[Mapping[str, str]] = {
     "Starting; the first start compiles the engine, which takes a minute or two": "正在启动；首次启动需编译引擎，约一两分钟",
     "Starting": "正在启动",
     "The demonstration is over; Ctrl-C ends the control plane and says what was seen": (
-        "演示已结束；按 Ctrl-C 停止控制面并显示所见结果"
+        "演示已结束；按 Ctrl-C 停止控制平面并显示所见结果"
     ),
+    "The first run compiles the engine, which takes a minute or two": "首次运行需编译引擎，约一两分钟",
     "Compiling": "正在编译",
     "Stopped before it was ready": "尚未就绪即已停止",
     "Not ready yet, after {seconds} s; it writes to {log}": "已过 {seconds} 秒，尚未就绪；日志：{log}",

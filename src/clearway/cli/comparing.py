@@ -15,7 +15,7 @@ from clearway.cli.options import (
     SiteOption,
     TraceArgument,
 )
-from clearway.cli.outputs import finish_with, note_written, ready_outputs
+from clearway.cli.outputs import finish_with, note_compiling, note_written, ready_outputs
 from clearway.cli.session import session_of
 
 
@@ -64,6 +64,7 @@ def compare(
     ready_outputs(json_target, html)
     if request.seeds_asked > len(request.seeds):
         session.note("Nothing is drawn by chance in this trace, so one seed says all: give --faults to vary failures.")
+    note_compiling(session)
     with session.progress("Comparing {count} policies", count=len(request.policies)) as progress:
         comparison = run_comparison(request, progress)
     if html is not None:

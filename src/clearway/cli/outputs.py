@@ -78,6 +78,14 @@ def finish_with(session: Session, value: Callable[[], object], target: str | Non
         show()
 
 
+def note_compiling(session: Session) -> None:
+    """Say to who watches a terminal why the first run on a machine takes long. Nothing where machine code is kept."""
+    from clearway.cli.machine_code import is_machine_code_kept
+
+    if session.notes.is_terminal and not is_machine_code_kept():
+        session.note("The first run compiles the engine, which takes a minute or two")
+
+
 def note_written(session: Session, path: Path) -> None:
     """Say that `path` was written."""
     session.note("Wrote {path}", path=path)

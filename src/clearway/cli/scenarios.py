@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from clearway.cli.options import HtmlOption, JsonOption, SeedOption
-from clearway.cli.outputs import finish_with, is_json_only, note_written, ready_outputs, write_json
+from clearway.cli.outputs import finish_with, is_json_only, note_compiling, note_written, ready_outputs, write_json
 from clearway.cli.session import session_of
 
 scenario_app = typer.Typer(no_args_is_help=True, help="Run a built-in scenario.")
@@ -47,6 +47,7 @@ def case_study(
     if html is not None:
         reports.check_html_possible()
     ready_outputs(json_target, html)
+    note_compiling(session)
     with session.progress("Simulating the case study") as progress:
         outcome = run_case_study(seed, training_nodes=training_nodes, progress=progress)
     if html is not None:

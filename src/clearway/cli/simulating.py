@@ -16,7 +16,7 @@ from clearway.cli.options import (
     SiteOption,
     TraceArgument,
 )
-from clearway.cli.outputs import finish_with, note_written, ready_outputs
+from clearway.cli.outputs import finish_with, note_compiling, note_written, ready_outputs
 from clearway.cli.session import session_of
 
 
@@ -63,6 +63,7 @@ def simulate(
     ready_outputs(json_target, jobs_csv, html)
     with session.progress("Reading {trace}", trace=Path(trace).name) as progress:
         prepared = prepare(request, progress)
+    note_compiling(session)
     with session.progress("Simulating {policy}", policy=policy) as progress:
         run = run_prepared(prepared, progress)
     if jobs_csv is not None:
