@@ -15,6 +15,7 @@ from clearway.model.cluster import ClusterSpec, DeviceGroup, NodeSpec, TenantSpe
 from clearway.model.commands import Command
 from clearway.model.events import Batch, Event
 from clearway.model.jobs import Checkpoint, Dependency, DependencyKind, Elastic, JobSpec, Request
+from clearway.model.neighbours import NeighbourRule
 from clearway.model.plan import Plan
 from clearway.wire.codec import (
     decode_command,
@@ -73,6 +74,8 @@ def satisfy(cls, values):
     if cls is Elastic:
         low, high = sorted((values["replicas_min"] % 10_000 + 1, values["replicas_max"] % 10_000 + 1))
         values |= {"replicas_min": low, "replicas_max": high}
+    if cls is NeighbourRule:
+        values |= {"skew": abs(values["skew"]) + 1, "weight": abs(values["weight"])}
     return values
 
 

@@ -52,7 +52,7 @@ def test_a_header_without_a_column_is_an_error(tmp_path):
 
 
 def test_an_unknown_file_lists_the_formats(tmp_path):
-    with pytest.raises(InputError, match=r"--format, one of: swf, philly"):
+    with pytest.raises(InputError, match=r"--format, one of: snapshot, swf, philly"):
         detect_format(write_lines(tmp_path / "x.txt", "hello"))
 
 
