@@ -113,7 +113,7 @@ def test_srun_shows_the_output_and_ends_alike(plane):
 
 def test_what_is_unknown_is_refused_as_slurm_does(plane):
     for words in (
-        ["scancel", "999999"],
+        ["scancel", "abc"],
         ["squeue", "-j", "999999"],
         ["squeue", "--foo"],
         ["salloc"],
