@@ -222,7 +222,7 @@ def verify(context: typer.Context, state_dir: StateDirOption = None, json_target
     if not is_json_only(json_target):
         text = "{records} records, up to number {last}: whole"
         session.screen.print(session.say(text, records=found.records, last=found.last), markup=False)
-        text = "{rows} rows of jobs and {snapshots} snapshots: as the journal says"
+        text = "{rows} row(s) of jobs and {snapshots} snapshot(s): as the journal says"
         values = {"rows": found.rows, "snapshots": len(found.snapshots)}
         session.screen.print(session.say(text, **values), markup=False)
     if json_target is not None:
