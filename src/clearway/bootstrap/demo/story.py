@@ -79,6 +79,8 @@ class Demonstration:
         self._await(lambda: self._has_started(elastic) and self._has_saved(train) and self._has_saved(gang))
         (urgent,) = self._submit(acts["urgent"], "an urgent job of three replicas")
         self._await(lambda: self._seen[urgent].state.is_final and self._seen[gang].state.is_final)
+        # The burst would take the second device back before the elastic job's program has begun on it.
+        self._await(lambda: len(set(self._sizes_of(elastic))) > 1 or self._seen[elastic].state.is_final)
         tasks = self._submit(acts["burst"], "a burst of 24 tasks")
         everything = [elastic, train, gang, *tasks, urgent]
         self._await_end(tasks, "the burst of tasks has ended")
@@ -156,7 +158,7 @@ class Demonstration:
             steps = [int(line.rpartition(" ")[2]) for line in self._starts_of(job.id)]
             resumed = len(steps) > 1 and steps[-1] > 0
             self._find(resumed, f"{job.name} {job.id} went on from its checkpoint: starts at steps {steps}")
-        sizes = [line.partition(": ")[2].partition(" ")[0] for line in self._starts_of(elastic)]
+        sizes = self._sizes_of(elastic)
         self._find(len(set(sizes)) > 1, f"the elastic job ran with {', then '.join(sizes)} replica(s)")
         starts_ms = sorted((self._seen[task].start_ms or 0) - self._seen[task].submit_ms for task in tasks)
         first, half = starts_ms[0], starts_ms[len(tasks) // 2]
@@ -164,6 +166,10 @@ class Demonstration:
 
     def _find(self, is_good: bool, text: str) -> None:
         self._findings.append((is_good, text))
+
+    def _sizes_of(self, job: JobId) -> list[str]:
+        """The number of replicas at each of its starts."""
+        return [line.partition(": ")[2].partition(" ")[0] for line in self._starts_of(job)]
 
     def _starts_of(self, job: JobId) -> list[str]:
         """Lines that the training program prints at its start: `generation 2: 1 replica(s), from step 400`."""
