@@ -254,8 +254,7 @@ class LocalBackend:
     def _listen(self, now_ms: int) -> None:
         """Ask the keeper for a sign of life, and tell when none comes, and when it does again."""
         pulse = self._pulse
-        if self._client is not None and self._is_greeted and not pulse.owes:
-            pulse.owes = True
+        if self._client is not None and self._is_greeted and pulse.ask():
             self._send({"op": "ping"})
         if not pulse.take_turn():
             return

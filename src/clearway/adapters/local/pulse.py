@@ -10,10 +10,12 @@ SILENT: Final = "its keeper does not answer; its jobs run on, and nothing new st
 
 
 class Pulse:
-    """owes: the keeper was asked for something, or there is none. is_silent: as `take_turn` last said."""
+    """owes: the keeper was asked for something, or there is none. is_due: it is to be asked, once a look, since its
+    answer wakes who asked. is_silent: as `take_turn` last said."""
 
     def __init__(self) -> None:
         self.owes = False
+        self.is_due = False
         self.is_silent = False
         self._looks = 0
 
@@ -27,9 +29,16 @@ class Pulse:
         self.owes, self._looks = True, SILENT_LOOKS
 
     def look(self) -> bool:
-        """Another second has passed, while this process ran; True = there is something to tell. From any thread."""
+        """A second of this process has passed; True = there is something to ask or to tell. From any thread."""
         self._looks += self.owes
-        return self._looks == SILENT_LOOKS
+        self.is_due = not self.owes
+        return self.is_due or self._looks == SILENT_LOOKS
+
+    def ask(self) -> bool:
+        """Whether to ask it now; it owes the answer then."""
+        is_due, self.is_due = self.is_due, False
+        self.owes = self.owes or is_due
+        return is_due
 
     def take_turn(self) -> bool:
         """Whether it fell silent, or speaks again, since the last call."""
