@@ -9,6 +9,7 @@ from support.cluster import SCRIPTS, until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 ACCOUNT = "system:serviceaccount:clearway:clearway"
+OURS = "clearway-leader"
 
 
 @pytest.fixture
@@ -43,8 +44,8 @@ def test_replicas_may_change_their_own_lease_and_no_other(kubectl, cluster):
     cluster.add_namespace("clearway")
     done = kubectl("apply", "-k", DEPLOY / "kubernetes-replicas")
     assert done.returncode == 0, done.stderr
-    for verb, lease, is_allowed in (("get", "clearway", 1), ("update", "clearway", 1), ("update", "other", 0)):
-        answer = kubectl("auth", "can-i", verb, f"leases/{lease}", "-n", "clearway", "--as", ACCOUNT)
+    for verb, lease, is_allowed in (("get", OURS, True), ("update", OURS, True), ("update", "other", False)):
+        answer = kubectl("auth", "can-i", verb, f"leases.coordination.k8s.io/{lease}", "-n", "clearway", "--as", ACCOUNT)
         assert answer.stdout.strip() == ("yes" if is_allowed else "no"), (verb, lease)
 
 
