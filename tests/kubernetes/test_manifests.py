@@ -45,7 +45,9 @@ def test_replicas_may_change_their_own_lease_and_no_other(kubectl, cluster):
     done = kubectl("apply", "-k", DEPLOY / "kubernetes-replicas")
     assert done.returncode == 0, done.stderr
     for verb, lease, is_allowed in (("get", OURS, True), ("update", OURS, True), ("update", "other", False)):
-        answer = kubectl("auth", "can-i", verb, f"leases.coordination.k8s.io/{lease}", "-n", "clearway", "--as", ACCOUNT)
+        answer = kubectl(
+            "auth", "can-i", verb, f"leases.coordination.k8s.io/{lease}", "-n", "clearway", "--as", ACCOUNT
+        )
         assert answer.stdout.strip() == ("yes" if is_allowed else "no"), (verb, lease)
 
 
