@@ -145,15 +145,34 @@ def test_json_is_alone_on_standard_output(plane):
         ["audit"],
         ["users", "list"],
         ["config", "show"],
+        ["journal", "snapshot"],
+        ["snapshot"],
     ):
         json.loads(plane.say(*words, "--json", "-"))
     for words in (["squeue", "--json"], ["sinfo", "--json"], ["sacct", "--json"]):
         json.loads(plane.say(*words))
 
 
+def test_what_became_of_a_job_is_told_as_json(plane):
+    (number,) = json.loads(plane.say("submit", "--json", "-", "--", "sh", "-c", "echo out; echo err >&2; exit 3"))[
+        "jobs"
+    ]
+    ended = plane.run("wait", str(number), "--json", "-")
+    assert (ended.returncode, json.loads(ended.stdout)[0]["exit_code"]) == (3, 3)
+    written = json.loads(plane.say("logs", str(number), "--json", "-"))
+    assert written == {"job": number, "stream": "output", "replica": 0, "text": "out\nerr\n"}
+    assert json.loads(plane.say("logs", "-f", str(number), "--json", "-"))["text"] == "out\nerr\n"
+
+
+def test_where_to_call_is_told_as_json(plane):
+    found = json.loads(plane.say("token", "--json", "-"))
+    assert found == {"url": read_running(plane.places).url, "token": plane.places.token.read_text().strip()}
+
+
 def test_devices_of_a_node_that_is_drained_stay_free(plane):
     name = json.loads(plane.say("nodes", "--json", "-"))[0]["name"]
-    assert plane.run("drain", name, "--reason", "fan").returncode == 0
+    drained = json.loads(plane.say("drain", name, "--reason", "fan", "--json", "-"))
+    assert (drained["name"], drained["state"], drained["reason"]) == (name, "drained", "fan")
     assert plane.say("sinfo", "-h", "-p", "production", "-o", "%t %E") == "drain fan\n"
     number = plane.say("sbatch", "--parsable", "--gres=gpu:1", "--wrap", "true").strip()
     assert plane.say("squeue", "-h", "-j", number, "-o", "%t") == "PD\n"
@@ -269,10 +288,13 @@ def test_the_configuration_is_read_again_and_a_bad_one_refused(own_plane):
 
 
 def test_a_control_plane_in_the_background_is_ready_when_the_command_returns(own_plane):
-    assert own_plane.run("up", "--background", "--listen", "0").returncode == 0
+    found = json.loads(own_plane.say("up", "--background", "--listen", "0", "--json", "-"))
     assert own_plane.places.log.stat().st_mode & 0o777 == 0o600
+    assert found["pid"] == read_running(own_plane.places).pid
+    assert Path(found["token_file"]).stat().st_mode & 0o777 == 0o600
     assert own_plane.run("submit", "--gpus", "1", "--wait", "--", "true").returncode == 0
-    assert own_plane.run("down").returncode == 0
+    stopped = json.loads(own_plane.say("down", "--json", "-"))
+    assert stopped == {"stopped": True, "pid": found["pid"], "cancelled": 0}
 
 
 def test_a_start_in_the_background_that_fails_says_why_and_ends_alike(own_plane):

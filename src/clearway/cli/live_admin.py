@@ -87,6 +87,7 @@ def revoke(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="How the user is called.")],
     state_dir: StateDirOption = None,
+    json_target: JsonOption = None,
 ) -> None:
     """Revoke."""
     from clearway.bootstrap.users import revoke_user
@@ -94,13 +95,17 @@ def revoke(
     count = revoke_user(places_of(state_dir), name)
     if count == 0:
         raise InputError(f"expected a user with a token, found none called {name!r}; `clearway users list` lists them")
-    session_of(context).note("Revoked {count} token(s) of {name}", count=count, name=name)
+    session = session_of(context)
+    session.note("Revoked {count} token(s) of {name}", count=count, name=name)
+    if json_target is not None:
+        write_json(session, {"user": name, "revoked": count}, json_target)
 
 
 def token(
     context: typer.Context,
     state_dir: StateDirOption = None,
     is_export: Annotated[bool, typer.Option("--export", help="As lines for a shell, with the address.")] = False,
+    json_target: JsonOption = None,
 ) -> None:
     """Print the token of the operator who started this control plane."""
     import shlex
@@ -115,8 +120,10 @@ def token(
             f"export {URL_VARIABLE}={shlex.quote(found.url)}",
             f"export {TOKEN_VARIABLE}={shlex.quote(found.token)}",
         ]
-    for line in lines:
+    for line in lines if json_target is None else ():
         session.screen.print(line, markup=False, highlight=False, soft_wrap=True)
+    if json_target is not None:
+        write_json(session, {"url": found.url, "token": found.token}, json_target)
 
 
 def audit(
@@ -162,12 +169,15 @@ def config_of(places: "Places") -> "Config":
 
 
 @config_app.command(help="Read a configuration file; exit code 2 with all mistakes, by line.")
-def check(context: typer.Context, path: ConfigArgument = None) -> None:
+def check(context: typer.Context, path: ConfigArgument = None, json_target: JsonOption = None) -> None:
     """Check it, its policy included."""
     session = session_of(context)
     config = read_config(path)
-    text = "{path}: good" if config.source else "No configuration file: the defaults are in force"
-    session.screen.print(session.say(text, path=config.source), markup=False, soft_wrap=True)
+    if not is_json_only(json_target):
+        text = "{path}: good" if config.source else "No configuration file: the defaults are in force"
+        session.screen.print(session.say(text, path=config.source), markup=False, soft_wrap=True)
+    if json_target is not None:
+        write_json(session, {"file": config.source or None, "is_good": True}, json_target)
 
 
 @config_app.command(help="Print what is in force, defaults included; passwords are masked.")
@@ -186,11 +196,17 @@ def show(context: typer.Context, path: ConfigArgument = None, json_target: JsonO
 
 
 @config_app.command(help="Print a configuration file to start one's own from.")
-def example(context: typer.Context) -> None:
+def example(context: typer.Context, json_target: JsonOption = None) -> None:
     """The example, with every default."""
+    import yaml
+
     from clearway.wire.configtext import EXAMPLE
 
-    session_of(context).screen.file.write(EXAMPLE)
+    session = session_of(context)
+    if not is_json_only(json_target):
+        session.screen.file.write(EXAMPLE)
+    if json_target is not None:
+        write_json(session, yaml.safe_load(EXAMPLE), json_target)
 
 
 @config_app.command(help="Have the control plane read its file again: queues, tenants and policy, without a restart.")
@@ -234,6 +250,7 @@ def snapshot(
     context: typer.Context,
     least: Annotated[int, typer.Option("--least", metavar="N", min=1, help="Not for fewer records than these.")] = 1,
     state_dir: StateDirOption = None,
+    json_target: JsonOption = None,
 ) -> None:
     """Beside a control plane that runs, or without one. One that runs has it done by itself."""
     from clearway.bootstrap.journal import snapshot_journal
@@ -245,6 +262,9 @@ def snapshot(
         session.note("Too few records have come since the last snapshot: none was made")
     else:
         session.note("Snapshot of record {record}: {size} bytes", record=made.record, size=len(made.payload))
+    if json_target is not None:
+        kept = None if made is None else {"record": made.record, "bytes": len(made.payload)}
+        write_json(session, kept, json_target)
 
 
 @journal_app.command(help="Decide again from the journal's events, and compare with what was decided then.")

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,9 @@ from clearway.cli.connection import connect
 from clearway.cli.options import JsonOption
 from clearway.cli.outputs import is_json_only, write_json
 from clearway.cli.session import session_of
+
+if TYPE_CHECKING:
+    from clearway.client import Client
 
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="A name that `clearway nodes` lists.")]
 
@@ -60,22 +63,34 @@ def drain(
     context: typer.Context,
     node: NodeArgument,
     reason: Annotated[str, typer.Option("--reason", "-r", metavar="TEXT", help="Why, for everybody to read.")],
+    json_target: JsonOption = None,
 ) -> None:
     """Let nothing new start on a node."""
     from clearway.model.ids import NodeName
 
     with connect() as client:
         client.drain(NodeName(node), reason=reason)
-    session_of(context).note("Nothing new starts on {node}; what runs there goes on", node=node)
+        session_of(context).note("Nothing new starts on {node}; what runs there goes on", node=node)
+        _write_node(context, client, node, json_target)
 
 
-def undrain(context: typer.Context, node: NodeArgument) -> None:
+def undrain(context: typer.Context, node: NodeArgument, json_target: JsonOption = None) -> None:
     """Let a node be used again."""
     from clearway.model.ids import NodeName
 
     with connect() as client:
         client.undrain(NodeName(node))
-    session_of(context).note("{node} may be used again", node=node)
+        session_of(context).note("{node} may be used again", node=node)
+        _write_node(context, client, node, json_target)
+
+
+def _write_node(context: typer.Context, client: "Client", node: str, json_target: str | None) -> None:
+    """The node as it is now, where it was asked for."""
+    from clearway.model.ids import NodeName
+    from clearway.wire.api_rows import encode_row
+
+    if json_target is not None:
+        write_json(session_of(context), encode_row(client.node(NodeName(node))), json_target)
 
 
 def events(

@@ -13,9 +13,9 @@ from clearway.cli.outputs import is_json_only, write_json
 from clearway.cli.session import Session, session_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from clearway.client import Stream
+    from clearway.client import Client, Stream
     from clearway.model.ids import JobId
     from clearway.ports.views import JobQuery, JobState
 
@@ -159,23 +159,37 @@ def logs(
     is_error: Annotated[bool, typer.Option("--error", help="What it wrote to standard error.")] = False,
     tail: Annotated[int | None, typer.Option("--tail", metavar="N", min=0, help="The last N lines.")] = None,
     replica: Annotated[int, typer.Option("--replica", metavar="N", min=0, help="Of this replica.")] = 0,
+    json_target: JsonOption = None,
 ) -> None:
-    """What a job wrote, byte for byte."""
-    assert session_of(context) is not None
+    """What a job wrote, byte for byte; in JSON as text, in which bytes that are none are replaced."""
+    kept: list[bytes] = []
+    stream: Stream = "error" if is_error else "output"
     with connect() as client:
         row = one_job(client, job)
-        stream: Stream = "error" if is_error else "output"
         if follow:
-            for data in client.follow_log(row.id, stream, replica=replica, tail=tail):
+            parts = client.follow_log(row.id, stream, replica=replica, tail=tail)
+        else:
+            parts = _read_log(client, row.id, stream, replica, tail)
+        for data in parts:
+            if json_target is not None:
+                kept.append(data)
+            if not is_json_only(json_target):
                 _write_bytes(data)
+    if json_target is not None:
+        text = b"".join(kept).decode(errors="replace")
+        shown = {"job": row.id, "stream": stream, "replica": replica, "text": text}
+        write_json(session_of(context), shown, json_target)
+
+
+def _read_log(client: "Client", job: "JobId", stream: "Stream", replica: int, tail: int | None) -> "Iterator[bytes]":
+    """All that there is now, part after part."""
+    offset, is_first = 0, True
+    while True:
+        part = client.log(job, stream, replica=replica, offset=offset, tail=tail if is_first else None)
+        yield part.data
+        if part.end >= part.size or not part.data:
             return
-        offset, is_first = 0, True
-        while True:
-            part = client.log(row.id, stream, replica=replica, offset=offset, tail=tail if is_first else None)
-            _write_bytes(part.data)
-            if part.end >= part.size or not part.data:
-                return
-            offset, is_first = part.end, False
+        offset, is_first = part.end, False
 
 
 def _write_bytes(data: bytes) -> None:
@@ -239,13 +253,16 @@ def _say_done(session: Session, text: str, asked: int, done: "Sequence[JobId]", 
         write_json(session, {"jobs": numbers}, json_target)
 
 
-def wait(
-    context: typer.Context,
-    names: JobsArgument,
-) -> None:
+def wait(context: typer.Context, names: JobsArgument, json_target: JsonOption = None) -> None:
     """Until all have ended; the exit code of the first that ended badly."""
-    from clearway.cli.live_submit import wait_for
+    from clearway.cli.live_submit import POLL_S, tell_ends
+    from clearway.wire.api_rows import encode_rows
 
+    session = session_of(context)
     with connect() as client:
         numbers = [job.id for name in names for job in find_jobs(client, name)]
-        raise typer.Exit(wait_for(session_of(context), client, list(numbers), follow=False))
+        rows = client.wait(numbers, poll_s=POLL_S)
+    code = tell_ends(session, rows)
+    if json_target is not None:
+        write_json(session, encode_rows(rows), json_target)
+    raise typer.Exit(code)

@@ -1,5 +1,6 @@
 """`clearway serve`: a further API server beside a control plane."""
 
+import os
 import signal
 import threading
 from typing import Annotated
@@ -8,7 +9,8 @@ import typer
 
 from clearway.cli.connection import environment
 from clearway.cli.live_up import ConfigOption
-from clearway.cli.options import StateDirOption
+from clearway.cli.options import JsonOption, StateDirOption
+from clearway.cli.outputs import write_json
 from clearway.cli.session import session_of
 
 
@@ -22,6 +24,7 @@ def serve(
     control: Annotated[
         str, typer.Option("--control", metavar="URL", help="The control plane; else as the state directory says.")
     ] = "",
+    json_target: JsonOption = None,
 ) -> None:
     """Run until Ctrl-C or SIGTERM."""
     from clearway.bootstrap.configuration import find_config_file
@@ -42,6 +45,9 @@ def serve(
         session.note("Ready at {url}", url=server.url)
         if server.problem:
             session.notes.print(server.problem, markup=False, soft_wrap=True)
+        if json_target is not None:
+            write_json(session, {"url": server.url, "pid": os.getpid()}, json_target)
+            session.screen.file.flush()
         ended.wait()
     finally:
         server.stop()

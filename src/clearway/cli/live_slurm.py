@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from clearway.cli.options import JsonOption
+from clearway.cli.outputs import write_json
 from clearway.cli.session import session_of
 from clearway.cli.slurm.main import COMMANDS, run_slurm_command
 from clearway.model.errors import InputError
@@ -27,6 +29,7 @@ def install(
     context: typer.Context,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="An own folder; never one that Slurm's lie in.")],
     force: Annotated[bool, typer.Option("--force", help="Replace what has these names there.")] = False,
+    json_target: JsonOption = None,
 ) -> None:
     """Symbolic links to the program `clearway-slurm`, which looks at its name."""
     session = session_of(context)
@@ -48,6 +51,8 @@ def install(
         count=len(COMMANDS),
         folder=folder.absolute(),
     )
+    if json_target is not None:
+        write_json(session, {"folder": str(folder.absolute()), "commands": list(COMMANDS)}, json_target)
 
 
 def register_slurm_commands(app: typer.Typer) -> None:

@@ -14,6 +14,8 @@ from clearway.cli.session import Session, session_of
 from clearway.model.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from clearway.client import Client
     from clearway.ports.views import JobView
     from clearway.wire.api import SubmittedFile
@@ -22,6 +24,7 @@ EXIT_JOB_FAILED: Final = 1
 """With `--wait`, where a job ended badly without an exit code of its own."""
 SIGNAL_BASE: Final = 128
 STANDARD_INPUT: Final = "-"
+POLL_S: Final = 0.2
 
 
 def submit(
@@ -144,7 +147,12 @@ def wait_for(session: Session, client: "Client", jobs: list[Any], *, follow: boo
         for part in client.follow_log(jobs[0]):
             sys.stdout.buffer.write(part)
             sys.stdout.buffer.flush()
-    for job in client.wait(jobs, poll_s=0.2):
+    return tell_ends(session, client.wait(jobs, poll_s=POLL_S))
+
+
+def tell_ends(session: Session, jobs: "Sequence[JobView]") -> int:
+    """Say how the first of them ended that ended badly; the exit code for that."""
+    for job in jobs:
         if not job.state.is_final:
             text = "Job {job} will never start: {reason}; clearway cancel {job} removes it"
             session.note(text, job=job.id, reason=job.reason)

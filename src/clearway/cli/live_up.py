@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from clearway.cli.connection import connect, environment, places_of
-from clearway.cli.options import StateDirOption
+from clearway.cli.options import JsonOption, StateDirOption
+from clearway.cli.outputs import is_json_only, write_json
 from clearway.cli.session import Session, session_of
 from clearway.model.errors import InputError
 
@@ -63,11 +64,14 @@ def up(
     background: Annotated[bool, typer.Option("--background", help="Return when it is ready; it goes on.")] = False,
     demo: Annotated[bool, typer.Option("--demo", help="Submit the mixed demonstration, and watch it.")] = False,
     exit_when_done: Annotated[bool, typer.Option("--exit-when-done", help="With --demo: end when it has.")] = False,
+    json_target: JsonOption = None,
 ) -> None:
     """Run until Ctrl-C or SIGTERM; SIGHUP reads the configuration again."""
     from clearway.bootstrap.configuration import find_config_file
 
     session = session_of(context)
+    if demo and is_json_only(json_target):
+        raise InputError("expected --json FILE with --demo, found -: its story is told on standard output")
     if exit_when_done and not demo:
         raise InputError("expected --demo with --exit-when-done, found none; a control plane is never done by itself")
     config_file = find_config_file(environment(), config)
@@ -87,16 +91,38 @@ def up(
     if background:
         if demo:
             raise InputError("expected either --background or --demo, found both; the demonstration is watched")
-        _start_in_background(session, request)
+        write_ready(session, _start_in_background(session, request), json_target)
         return
-    raise typer.Exit(_run_here(session, request, demo=demo, exit_when_done=exit_when_done))
+    raise typer.Exit(_run_here(session, request, json_target, demo=demo, exit_when_done=exit_when_done))
+
+
+def write_ready(session: Session, places: "Places", json_target: str | None) -> None:
+    """Where the control plane is, as JSON, where it was asked for; its token only by its file."""
+    from clearway.bootstrap.places import read_running
+
+    running = read_running(places)
+    if json_target is None or running is None:
+        return
+    found = {
+        "url": running.url,
+        "pid": running.pid,
+        "version": running.version,
+        "state_dir": str(places.folder),
+        "token_file": str(places.token),
+        "config": running.config or None,
+        "ca_file": running.ca_file or None,
+    }
+    write_json(session, found, json_target)
+    session.screen.file.flush()
 
 
 class _Interrupted(Exception):  # noqa: N818  (no error: somebody has seen enough)
     """Ctrl-C or SIGTERM before the control plane was ready."""
 
 
-def _run_here(session: Session, request: "UpRequest", *, demo: bool, exit_when_done: bool) -> int:
+def _run_here(
+    session: Session, request: "UpRequest", json_target: str | None, *, demo: bool, exit_when_done: bool
+) -> int:
     ended = threading.Event()
     _catch_signals(ended)
     try:
@@ -107,6 +133,7 @@ def _run_here(session: Session, request: "UpRequest", *, demo: bool, exit_when_d
     try:
         signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=_reload, args=(session, plane)).start())
         say_ready(session, plane)
+        write_ready(session, plane.places, json_target)
         if demo:
             return _run_demo(session, plane, ended, exit_when_done=exit_when_done)
         while not ended.wait(1.0):
@@ -230,7 +257,7 @@ def _narrate(session: Session, story: "Demonstration", ended: threading.Event, *
         ended.wait(POLL_S)
 
 
-def _start_in_background(session: Session, request: "UpRequest") -> None:
+def _start_in_background(session: Session, request: "UpRequest") -> "Places":
     from clearway.bootstrap.places import FOLDER_MODE
 
     places = places_of(request.state_dir)
@@ -248,6 +275,7 @@ def _start_in_background(session: Session, request: "UpRequest") -> None:
             words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
     _await_ready(session, started, places, begin)
+    return places
 
 
 def _await_ready(session: Session, started: "subprocess.Popen[bytes]", places: "Places", begin: int) -> None:
@@ -296,6 +324,7 @@ def down(
     context: typer.Context,
     state_dir: StateDirOption = None,
     stop_jobs: Annotated[bool, typer.Option("--stop-jobs", help="Cancel all jobs first, and wait for them.")] = False,
+    json_target: JsonOption = None,
 ) -> None:
     """Stop what `server.json` names."""
     from clearway.bootstrap.places import is_running, read_running
@@ -304,14 +333,24 @@ def down(
     running = read_running(places)
     if running is None or not is_running(places):
         session.note("No control plane runs here")
+        _write_stopped(session, json_target, None, 0)
         return
+    cancelled = 0
     if stop_jobs:
         with connect(state_dir) as client:
-            session.note("Cancelled {count} job(s)", count=_cancel_all(client))
+            cancelled = _cancel_all(client)
+        session.note("Cancelled {count} job(s)", count=cancelled)
     _stop(session, running)
+    _write_stopped(session, json_target, running, cancelled)
     session.note(
         "Stopped" if stop_jobs else "Stopped; jobs that run go on, and are taken over by the next `clearway up`"
     )
+
+
+def _write_stopped(session: Session, json_target: str | None, running: "Running | None", cancelled: int) -> None:
+    if json_target is not None:
+        pid = None if running is None else running.pid
+        write_json(session, {"stopped": running is not None, "pid": pid, "cancelled": cancelled}, json_target)
 
 
 def _cancel_all(client: "Client") -> int:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from clearway.cli.options import FormatOption, JsonOption, LimitOption, SeedOption, TraceArgument
-from clearway.cli.outputs import finish_with, is_json_only, note_written, ready_outputs, ready_path, write_json
+from clearway.cli.outputs import finish_with, is_json_only, note_written, ready_outputs, write_json
 from clearway.cli.session import session_of
 
 trace_app = typer.Typer(no_args_is_help=True, help="Look at a trace, or make one.")
@@ -39,15 +39,18 @@ def generate(
     trace: Annotated[str, typer.Argument(metavar="TRACE", help="synthetic:MODEL?jobs=N, or any trace.")],
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The SWF file to write.")],
     seed: SeedOption = 0,
+    json_target: JsonOption = None,
 ) -> None:
     """Generate and write."""
     from clearway.bootstrap.inputs import read_trace, write_swf
 
     session = session_of(context)
-    ready_path(out)
+    ready_outputs(json_target, out)
     jobs = write_swf(read_trace(trace, seed=seed), out)
     session.note("{count} jobs", count=f"{jobs:,}")
     note_written(session, out)
+    if json_target is not None:
+        write_json(session, {"file": str(out), "jobs": jobs}, json_target)
 
 
 @trace_app.command(help="List the formats that can be read.")

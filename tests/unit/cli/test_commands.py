@@ -46,6 +46,40 @@ def test_version_is_one_line():
     assert result.stdout.startswith("clearway ")
 
 
+SLURMS = ("sbatch", "squeue", "sinfo", "scancel", "sacct", "scontrol", "srun", "salloc")
+
+
+def each_command(command, name=""):
+    below = getattr(command, "commands", {})
+    if not below or getattr(command, "invoke_without_command", False):
+        yield name.strip(), command
+    for word, inner in below.items():
+        yield from each_command(inner, f"{name} {word}")
+
+
+def test_every_command_can_answer_in_json_but_those_that_keep_slurms_options():
+    """The root and the groups alone print nothing but help."""
+    without = {
+        name
+        for name, command in each_command(typer.main.get_command(app))
+        if name and not any("--json" in parameter.opts for parameter in command.params)
+    }
+    assert without == set(SLURMS)
+
+
+def test_example_of_a_configuration_is_the_same_as_json():
+    as_yaml, as_json = run("config", "example"), run("config", "example", "--json", "-")
+    assert yaml.safe_load(as_yaml.stdout) == json.loads(as_json.stdout)
+
+
+def test_what_a_check_of_a_configuration_found_is_told_as_json(tmp_path):
+    path = tmp_path / "site.yaml"
+    path.write_text("kill_wait: 10s\n")
+    assert json.loads(run("config", "check", str(path), "--json", "-").stdout) == {"file": str(path), "is_good": True}
+    path.write_text("kil_wait: 10s\n")
+    assert run("config", "check", str(path), "--json", "-").exit_code == 2
+
+
 def test_simulate_prints_only_json_where_json_goes_to_standard_output(trace):
     result = run("simulate", trace, "--cluster", "1x4", "--policy", "fifo", "--json", "-")
     assert result.exit_code == 0
