@@ -10,9 +10,10 @@ would batch; what is real in these workloads is when requests come and how their
 
 import ast
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +39,6 @@ WINDOW_S = 600
 """Length of one window of ServeGen's rates."""
 ARRIVALS_MAX = 1_000_000
 """Requests drawn at most: two weeks of the largest client list are tens of millions."""
-TOKEN_DRAWS = 4096
-"""Token counts are drawn in blocks of this many."""
 PROMPT_TOKENS_TYPICAL = 1_024
 OUTPUT_TOKENS_TYPICAL = 256
 """Tokens of a request where no distribution lies beside the rates: the order of magnitude of chat services."""
@@ -48,6 +47,7 @@ NOT_AN_OBJECT = "a line that is not a JSON object with timestamp, input_length a
 BAD_WINDOW = "an arrival model that is not Gamma, Weibull or empty, or a parameter that is not positive"
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +64,13 @@ class ServiceTime:
 
     def run_ms(self, prompt_tokens: int, output_tokens: int) -> int:
         """At least 1 ms."""
-        total = self.prefill_ms_per_token * prompt_tokens + self.decode_ms_per_token * output_tokens
-        return max(1, round(self.overhead_ms + total))
+        prompt_ms, output_ms = self.prefill_ms_per_token * prompt_tokens, self.decode_ms_per_token * output_tokens
+        return max(1, round(self.overhead_ms + (prompt_ms + output_ms)))
+
+    def runs_ms(self, prompt_tokens: IntArray, output_tokens: IntArray) -> IntArray:
+        """`run_ms` of many requests, int64."""
+        prompt_ms, output_ms = self.prefill_ms_per_token * prompt_tokens, self.decode_ms_per_token * output_tokens
+        return np.maximum(1, np.rint(self.overhead_ms + (prompt_ms + output_ms)).astype(np.int64))
 
 
 SERVICE_TIME = ServiceTime()
@@ -154,25 +159,45 @@ def read_servegen(
     within each 10-minute window, token counts from the distributions that lie beside the file.
 
     Drawn window by window until `limit` (at most ARRIVALS_MAX) requests are there; the same seed gives the same ones.
+    While they are drawn, `progress` is called with (requests, requests wanted).
     """
     tally = SkipTally()
     wanted = min(limit or ARRIVALS_MAX, ARRIVALS_MAX)
     windows = sorted(_iterate_windows(path, tally, progress), key=lambda window: (window.start_s, window.client))
     rng = np.random.default_rng(seed)
     tokens = _TokenDraws(_token_distributions(path), rng)
-    drafts: list[JobDraft] = []
-    ended_s = 0
+    drawn: list[_Drawn] = []
+    count = ended_s = 0
     for window in windows:
-        if len(drafts) >= wanted and window.start_s > ended_s:
+        if count >= wanted and window.start_s > ended_s:
             break
         ended_s = window.start_s
-        options = JobOptions(kind=JobKind.TASK, user=f"client{window.client}")
-        for offset_s in _arrivals(window, rng):
-            submit_ms = round((window.start_s + offset_s) * SECOND_MS)
-            run_ms = service.run_ms(*tokens.draw())
-            drafts.append(JobDraft(window.line, None, submit_ms, run_ms, ONE_DEVICE, 1, options))
+        offsets_s = _arrivals(window, rng)
+        submits_ms = np.rint((window.start_s + offsets_s) * SECOND_MS).astype(np.int64)
+        drawn.append(_Drawn(window, submits_ms, service.runs_ms(*tokens.draw(len(offsets_s)))))
+        count += len(offsets_s)
+        if progress is not None:
+            progress(min(count, wanted), wanted)
     notes = (NOTE, f"Arrivals are drawn from fitted rates with seed {seed}, up to {ended_s + WINDOW_S} s.")
-    return assemble_workload(path, drafts, tally, TraceFacts(notes=notes), wanted)
+    return assemble_workload(path, _first_drafts(drawn, wanted), tally, TraceFacts(notes=notes), wanted)
+
+
+def _first_drafts(drawn: Sequence["_Drawn"], wanted: int) -> list[JobDraft]:
+    """The first so many of the requests of all windows by (submit, line); only of these are drafts made."""
+    if not drawn:
+        return []
+    windows = [one.window for one in drawn]
+    submits_ms = np.concatenate([one.submits_ms for one in drawn])
+    runs_ms = np.concatenate([one.runs_ms for one in drawn])
+    place = np.repeat(np.arange(len(drawn)), [len(one.submits_ms) for one in drawn])
+    lines = np.array([window.line for window in windows])[place]
+    first = np.lexsort((lines, submits_ms))[:wanted]
+    options = [JobOptions(kind=JobKind.TASK, user=f"client{window.client}") for window in windows]
+    columns = (place[first].tolist(), submits_ms[first].tolist(), runs_ms[first].tolist())
+    return [
+        JobDraft(windows[at].line, None, submit_ms, run_ms, ONE_DEVICE, 1, options[at])
+        for at, submit_ms, run_ms in zip(*columns, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +209,14 @@ class _Window:
     model: str
     shape: float
     scale: float
+
+
+class _Drawn(NamedTuple):
+    """The requests of one client in one window. submits_ms, runs_ms: int64[requests]."""
+
+    window: _Window
+    submits_ms: IntArray
+    runs_ms: IntArray
 
 
 def _iterate_windows(path: Path, tally: SkipTally, progress: ProgressCallback | None) -> Iterator[_Window]:
@@ -234,32 +267,35 @@ def _gaps(window: _Window, count: int, rng: np.random.Generator) -> FloatArray:
 
 
 class _TokenDraws:
-    """Draws (prompt, output) token counts, in blocks; typical counts where no distribution is known."""
+    """Draws (prompt, output) token counts; typical counts where no distribution is known."""
 
     def __init__(self, distributions: tuple[dict[int, float], dict[int, float]], rng: np.random.Generator) -> None:
-        self._distributions = distributions
+        self._columns = [_Distribution(distribution) for distribution in distributions]
         self._rng = rng
-        self._block: list[tuple[int, int]] = []
 
-    def draw(self) -> tuple[int, int]:
-        """One request's (prompt tokens, output tokens), drawn independently of each other."""
-        if not self._block:
-            prompt, output = self._distributions
-            self._block = list(
-                zip(
-                    self._column(prompt, PROMPT_TOKENS_TYPICAL),
-                    self._column(output, OUTPUT_TOKENS_TYPICAL),
-                    strict=True,
-                )
-            )
-        return self._block.pop()
+    def draw(self, count: int) -> tuple[IntArray, IntArray]:
+        """Prompt tokens and output tokens of so many requests, drawn independently of each other."""
+        prompt, output = self._columns
+        return (
+            prompt.draw(count, PROMPT_TOKENS_TYPICAL, self._rng),
+            output.draw(count, OUTPUT_TOKENS_TYPICAL, self._rng),
+        )
 
-    def _column(self, distribution: dict[int, float], typical: int) -> list[int]:
-        if not distribution:
-            return [typical] * TOKEN_DRAWS
-        values = np.array(sorted(distribution), dtype=np.int64)
-        weights = np.array([distribution[int(value)] for value in values])
-        return [int(value) for value in self._rng.choice(values, TOKEN_DRAWS, p=weights / weights.sum())]
+
+class _Distribution:
+    """Token counts and how likely each is."""
+
+    def __init__(self, weights: dict[int, float]) -> None:
+        self._values = np.array(sorted(weights), dtype=np.int64)
+        ordered = np.array([weights[int(value)] for value in self._values], dtype=np.float64)
+        self._cumulated = np.cumsum(ordered) / max(float(ordered.sum()), 1e-300)
+
+    def draw(self, count: int, typical: int, rng: np.random.Generator) -> IntArray:
+        """int64[count]; all `typical` where nothing is known."""
+        if not len(self._values):
+            return np.full(count, typical)
+        places = np.searchsorted(self._cumulated, rng.random(count), side="right")
+        return self._values[np.minimum(places, len(self._values) - 1)]
 
 
 def _token_distributions(path: Path) -> tuple[dict[int, float], dict[int, float]]:

@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from clearway.model.jobs import JobKind
@@ -62,6 +63,20 @@ def test_servegen_draws_the_same_requests_from_the_same_seed(tmp_path):
 
 def test_servegen_stops_at_the_limit(tmp_path):
     assert len(read_workload(servegen(tmp_path), limit=10).jobs) == 10
+
+
+def test_servegen_tells_how_many_requests_are_drawn(tmp_path):
+    told = []
+    read_workload(servegen(tmp_path), limit=100, progress=lambda done, total: told.append((done, total)))
+    assert told[-1] == (100, 100), "drawn, of those wanted; before that bytes of the file"
+
+
+def test_many_service_times_at_once_are_those_one_by_one():
+    service, tokens = ServiceTime(), np.arange(0, 3_000, 7)
+    at_once = service.runs_ms(tokens, tokens[::-1])
+    assert at_once.tolist() == [
+        service.run_ms(*pair) for pair in zip(tokens.tolist(), tokens[::-1].tolist(), strict=True)
+    ]
 
 
 def test_servegen_uses_the_token_distributions_beside_it(tmp_path):
