@@ -12,6 +12,7 @@ from clearway.engine.dominant import rows_in_turn
 from clearway.engine.explain_limits import find_blocks, find_limits
 from clearway.engine.explain_neighbours import find_neighbours
 from clearway.engine.explain_power import find_power
+from clearway.engine.explain_protected import find_protected
 from clearway.engine.explain_room import (
     BLOCKERS_MAX,
     DEVICES_COME_UP,
@@ -125,6 +126,8 @@ def _find_all(state: ClusterState, record: JobRecord) -> list[Finding]:
         return [*blocks, *limits, *room] if blocks else [*_as_recorded(state, record), *limits, *room]
     beside = [] if room else _find_reserved(scene, record, need)
     power = find_power(scene, record, need, has_room=not (room or beside))
+    if room and down is None:
+        room = [*room, *find_protected(scene, record, need)]
     found = [*limits, *power, *room, *beside] or find_neighbours(state, record)
     found.extend(_find_ahead(state, record, waits_for_room=bool(room or beside or power) or not found))
     return found or _as_recorded(state, record)

@@ -86,12 +86,27 @@ def cost_device_ms(state: ClusterState, record: JobRecord) -> int:
 
 def running_candidates(state: ClusterState) -> IntArray:
     """int64[n]: rows of running jobs that could be touched at all now."""
+    rows = _preemptible(state)
+    chosen: IntArray = rows[state.rows.table[JOB_PROTECTED_MS, rows] <= state.now_ms]
+    return chosen
+
+
+def _preemptible(state: ClusterState) -> IntArray:
     rows = state.holding_rows()
     table = state.rows.table
     phase = table[JOB_PHASE, rows]
     fits = (phase == PHASE_RUNNING) | (phase == PHASE_STARTING)
-    fits &= (table[JOB_PREEMPTIBLE, rows] == 1) & (table[JOB_PROTECTED_MS, rows] <= state.now_ms)
+    fits &= table[JOB_PREEMPTIBLE, rows] == 1
     chosen: IntArray = np.sort(rows[fits])
+    return chosen
+
+
+def may_be_evicted(state: ClusterState, row: int) -> IntArray:
+    """int64[n]: rows of jobs that may be evicted for the waiting job `row`, now or when their protection is over."""
+    rows = _preemptible(state)
+    chosen: IntArray = rows[
+        (ranks_behind(state, rows, row) & ~_of_others(state, rows, row)) | reclaimable(state, rows, row)
+    ]
     return chosen
 
 

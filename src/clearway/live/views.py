@@ -32,6 +32,7 @@ from clearway.live.books import HOLDING, Book, Place, each_part
 from clearway.model.allocation import Allocation
 from clearway.model.events import DeviceDown, DeviceUp, Event, NodeAdded, NodeChanged, NodeDown, NodeDrained, NodeUp
 from clearway.model.ids import JobId, NodeName
+from clearway.model.plan import ReasonCode
 from clearway.model.units import MILLI
 from clearway.ports.views import (
     ClusterView,
@@ -198,7 +199,11 @@ class Views:
         if record is None or record.phase not in (PHASE_PENDING, PHASE_BLOCKED, PHASE_SUSPENDED):
             return None
         code = int(self._state.rows.table[JOB_REASON, record.row])
-        return REASONS[code].value if code >= 0 else None
+        if code < 0:
+            return None
+        is_without_devices = record.spec.request.devices == 0
+        is_scattered = REASONS[code] is ReasonCode.FRAGMENTATION  # the planner's word for: on no single node
+        return (ReasonCode.RESOURCES if is_scattered and is_without_devices else REASONS[code]).value
 
     # --- views ----------------------------------------------------------------------------------------------------
 

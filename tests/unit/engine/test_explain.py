@@ -4,12 +4,14 @@ import pytest
 
 from clearway.engine.explain import check_reasons
 from clearway.engine.explain_room import BLOCKERS_MAX
+from clearway.engine.policy import Backfill, Policy, Preemption, PreemptMode
 from clearway.engine.reasons import REASONS
 from clearway.engine.tables import JOB_REASON
 from clearway.model.errors import InputError
 from clearway.model.events import DeviceDown, NodeDown, NodeDrained
 from clearway.model.plan import ReasonCode
-from clearway.model.units import GIB, HOUR_MS
+from clearway.model.units import GIB, HOUR_MS, MINUTE_MS
+from clearway.policies.orders import Fifo
 from support.engine import EASY, add_nodes, make_kernel, submit
 
 
@@ -133,6 +135,36 @@ def test_a_job_without_devices_waits_for_cpus():
     submit(kernel, {"devices": 0, "cpu_milli": 2_000}, {"devices": 0, "cpu_milli": 1_000})
     assert codes(kernel, 2) == [ReasonCode.RESOURCES]
     assert "CPUs" in kernel.explain(2).reasons[0].message
+
+
+URGENT_FIRST = Policy(
+    name="urgent-first",
+    order=Fifo(),
+    backfill=Backfill(reservation_depth=1),
+    preemption=Preemption(mode=PreemptMode.PRIORITY, protection_ms=10 * MINUTE_MS),
+)
+
+
+def test_who_would_be_preempted_and_is_protected_yet_is_told_with_the_time_left():
+    kernel = make_kernel(URGENT_FIRST)
+    add_nodes(kernel, 1, 4)
+    submit(kernel, {"devices": 1}, {"devices": 1})
+    submit(kernel, {"devices": 2, "priority": 9}, at_ms=2 * MINUTE_MS)
+    submit(kernel, {"devices": 1, "priority": 5}, at_ms=4 * MINUTE_MS)
+    (reason,) = kernel.explain(4).reasons[1:]
+    assert reason.message == (
+        "Resources: job 1 would be preempted for it, but not before 6 min from now: "
+        "a job that has started is left alone for 10 min"
+    )
+    assert (reason.blockers, reason.helped_by) == ((1,), ("TimerFired",))
+
+
+def test_protection_is_no_reason_where_nobody_would_be_preempted_anyway():
+    kernel = make_kernel(URGENT_FIRST)
+    add_nodes(kernel, 1, 4)
+    submit(kernel, {"devices": 4, "priority": 9})
+    submit(kernel, {"devices": 1})
+    assert all("left alone" not in reason.message for reason in kernel.explain(2).reasons)
 
 
 def test_an_empty_cluster_never_fits_anything():

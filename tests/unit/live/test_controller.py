@@ -10,13 +10,15 @@ from clearway.live.controller import ControlSettings
 from clearway.model.cluster import DeviceGroup, QueueSpec, TenantSpec
 from clearway.model.errors import InputError, InternalError
 from clearway.model.events import ControlStarted, JobSubmitted, PlanAccepted
-from clearway.model.jobs import ArrayMember, Dependency, DependencyKind, Elastic, StopCause
+from clearway.model.jobs import ArrayMember, Dependency, DependencyKind, Elastic, Request, StopCause
 from clearway.model.plan import ReasonCode, Start, Stop
 from clearway.policies.named import named_policy
 from clearway.ports.control import PROVISIONAL_ID, Removed
 from clearway.ports.storage import JobQuery, StorageError
 from clearway.ports.views import DeviceState, JobState, NodeState
+from support.fake_backend import FakeBackend
 from support.live import Plane, make_spec, make_submission
+from support.worlds import make_cluster
 
 
 class Tape:
@@ -172,6 +174,16 @@ def test_rows_of_waiting_jobs_get_their_reasons_without_being_asked_for():
     plane.submit(make_spec(), make_spec(1), scripts=["run_ms=60000"])
     plane.run(until_ms=5_000)
     assert plane.store.rows[2].reason == ReasonCode.RESOURCES.value
+
+
+def test_job_without_devices_waits_for_resources_and_not_for_fragments():
+    nodes = make_cluster(2, 1, cpu_milli=2_500).nodes  # 1 CPU is left on each
+    plane = Plane(backend=FakeBackend(nodes)).start()
+    plane.submit(*[make_spec(place, request=Request(devices=0, cpu_milli=1_500)) for place in range(3)])
+    assert [plane.control.job(job).reason for job in (1, 2, 3)] == ["None", "None", ReasonCode.RESOURCES.value]
+    (reason,) = plane.do(plane.control.explain(3)).reasons
+    assert reason.code is ReasonCode.RESOURCES
+    assert "CPUs" in reason.message
 
 
 # --- what is on disk before what ----------------------------------------------------------------------------------
