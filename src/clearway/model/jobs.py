@@ -10,6 +10,7 @@ from enum import StrEnum
 from clearway.model.ids import DEFAULT_QUEUE, ROOT_TENANT, JobId, QueueName, TenantName
 from clearway.model.neighbours import NeighbourRule
 from clearway.model.units import MILLI
+from clearway.model.values import made_often
 
 
 class JobKind(StrEnum):
@@ -44,6 +45,7 @@ class DependencyKind(StrEnum):
     SINGLETON = "singleton"
 
 
+@made_often
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """What one replica needs. Equal requests are one class for the planner.
@@ -92,6 +94,7 @@ class Request:
         return self.devices * self.share_milli
 
 
+@made_often
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
     """How close replicas must be.
@@ -171,6 +174,7 @@ class ArrayMember:
 NETWORK_ANY = Network()
 
 
+@made_often
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """One accepted job. Times in milliseconds.

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from clearway.model.values import made_often
+
 
 class Launch(StrEnum):
     """Where the script runs: in every replica (job files), or in the first, which starts the rest (`#SBATCH`)."""
@@ -20,6 +22,7 @@ class LimitSignal:
     shell_only: bool = False
 
 
+@made_often
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
     """How to run a job.

@@ -15,6 +15,7 @@ from clearway.model.ids import JobId, NodeName, QueueName, TenantName
 from clearway.model.jobs import JobSpec
 from clearway.model.plan import Explanation, Plan
 from clearway.model.runs import RunSpec
+from clearway.model.values import made_often
 from clearway.ports.snapshot import ClusterSnapshot
 from clearway.ports.storage import AuditLine
 from clearway.ports.views import ClusterView, JobView
@@ -49,6 +50,7 @@ class Removed:
 NOTHING_REMOVED: Final = Removed()
 
 
+@made_often
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
     """Something changed, for views that follow it.

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from clearway.model.ids import JobId, NodeName, QueueName, TenantName
 from clearway.model.jobs import JobKind
+from clearway.model.values import made_often
 
 
 class JobState(StrEnum):
@@ -46,6 +47,7 @@ FINAL_STATES = frozenset(
 )
 
 
+@made_often
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
     """One job as people see it.

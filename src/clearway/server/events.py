@@ -111,8 +111,9 @@ class Hub:
             self._kept.append(notice)
             self._taken += 1
             self._last_seq = notice.seq
-            loop, is_needed = self._loop, not self._is_waking
-            self._is_waking = loop is not None
+            loop = self._loop
+            is_needed = loop is not None and bool(self._followers) and not self._is_waking  # who joins later reads it
+            self._is_waking |= is_needed
         if loop is not None and is_needed:
             try:
                 loop.call_soon_threadsafe(self._wake_all)

@@ -12,6 +12,7 @@ out, a journal is only read by code with the same ones, and the header carries t
 import dataclasses
 import enum
 import functools
+import itertools
 import math
 import operator
 import types
@@ -167,12 +168,16 @@ def _make_class(cls: type) -> _Codec:
     required = [name for name, default in defaults.items() if default is dataclasses.MISSING]
     assert "type" not in codecs, "`type` tells classes apart"
 
+    columns, ordinary = list(codecs.items()), list(defaults.values())
+    read, places = _field_reader(tuple(codecs)), range(len(columns))
+
     def encode(value: Any) -> Json:
+        items = read(value)
         data = {}
-        for name, codec in codecs.items():
-            item = getattr(value, name)
-            default = defaults[name]
+        for place in itertools.compress(places, map(operator.is_not, items, ordinary)):
+            item, default = items[place], ordinary[place]
             if default is dataclasses.MISSING or not _is_same(item, default):
+                name, codec = columns[place]
                 data[name] = codec().encode(item)
         return data
 
@@ -198,6 +203,13 @@ def _make_class(cls: type) -> _Codec:
             raise _Mismatch(f"values that make a {cls.__name__}", data, str(error)) from error
 
     return _Codec(encode, decode)
+
+
+def _field_reader(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    """What reads all of these fields at once."""
+    if len(names) > 1:
+        return operator.attrgetter(*names)
+    return lambda value: tuple(getattr(value, name) for name in names)
 
 
 def _late_codec(kind: Any) -> Callable[[], _Codec]:

@@ -146,7 +146,8 @@ def _resolve_dependencies(entries: Entries, numbers: list[_Numbers], document: D
                 graph.setdefault(index, []).extend(matches[:1])
                 problems.extend(_check_reference(request, index, matches, entries, document))
     raise_problems(problems)
-    _check_circles(graph, entries, document)
+    if graph:
+        _check_circles(graph, entries, document)
     return [_plan_dependencies(index, entries, numbers, named) for index in range(len(entries))]
 
 

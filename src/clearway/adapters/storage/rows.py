@@ -7,6 +7,7 @@ that was altered, removed or put in is found. Rows of jobs and runs carry a CRC 
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import operator
 import zlib
@@ -155,8 +156,10 @@ _KINDS: Final = {kind.value: kind for kind in JobKind}
 
 def job_row(view: JobView) -> Row:
     """The row of a job. Written by hand rather than by the codec: lists of thousands of jobs must be quick."""
-    fields = zip(_VIEW_NAMES, _VIEW_VALUES(view), _VIEW_DEFAULTS, strict=True)
-    text = dump_json({name: value for name, value, default in fields if value != default})
+    values = _VIEW_VALUES(view)
+    every = zip(_VIEW_NAMES, values, _VIEW_DEFAULTS, strict=True)
+    others = itertools.compress(every, map(operator.is_not, values, _VIEW_DEFAULTS))
+    text = dump_json({name: value for name, value, default in others if value != default})
     return {
         "id": view.id,
         "state": view.state.value,
