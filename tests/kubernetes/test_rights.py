@@ -10,6 +10,7 @@ from clearway.model.ids import JobId
 from clearway.ports.views import JobState
 from clearway.wire.api import SubmittedFile
 from support.cluster import bound, until
+from support.kube_claims import make_claim, make_class, make_slice
 from support.kube_process import Process
 from support.kube_scheduling import Scheduling
 
@@ -36,6 +37,7 @@ def sign_in(cluster, tmp_path):
 
 
 SUBMIT = RBAC.parent / "submit" / "rights.yaml"
+DEVICES = "/apis/resource.k8s.io/v1"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
 
 
@@ -71,8 +73,15 @@ def test_shipped_rights_are_enough_to_bind_evict_and_say_why(cluster, tmp_path):
         {"metadata": {"name": "first", "labels": {"test": ""}}, "value": 10},
     )
     cluster.add_job("low", 1)
+    cluster.create(f"{DEVICES}/deviceclasses", make_class())
+    cluster.add_node("n2", gpus=0)
+    cluster.create(f"{DEVICES}/resourceslices", make_slice("n2", 1))
+    cluster.create(f"{DEVICES}/namespaces/default/resourceclaims", make_claim("one"))
     with Scheduling(sign_in(cluster, tmp_path), tmp_path / "clearway.db"):
         until("the job bound", lambda: len(bound(cluster.pods())) == 1)
+        cluster.add_pod("claims", gpus=0, resourceClaims=[{"name": "gpu", "resourceClaimName": "one"}])
+        until("the pod with a claim bound", lambda: bound(cluster.pods()).get("claims") == "n2")
+        cluster.delete("/api/v1/namespaces/default/pods/claims")
         cluster.add_pod("high", priorityClassName="first")
         until("the pod of higher priority bound", lambda: list(bound(cluster.pods())) == ["high"])
         until(

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from clearway.adapters.kubernetes.book import Book
+from clearway.adapters.kubernetes.claiming import take_back_claims, write_claims
 from clearway.adapters.kubernetes.client import Change, Client, Json
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.errors import ApiError, ExpiredError, UnreachableError, UnreadableError
@@ -29,7 +30,7 @@ from clearway.adapters.kubernetes.own_jobs import OwnJobs
 from clearway.adapters.kubernetes.pace import Pace
 from clearway.adapters.kubernetes.parse import parse_node, parse_pod
 from clearway.adapters.kubernetes.reasons import Reasons
-from clearway.adapters.kubernetes.runs import Action, Bind, End, Evict, Follow, Launch, Place, Refuse
+from clearway.adapters.kubernetes.runs import Action, Bind, End, Evict, Follow, Launch, Place, Refuse, Unclaim
 from clearway.model.cluster import NodeSpec
 from clearway.model.errors import InputError, InternalError
 from clearway.model.events import Event
@@ -48,6 +49,9 @@ OTHERS: Final = (
     "/api/v1/persistentvolumeclaims",
     "/api/v1/persistentvolumes",
     "/apis/storage.k8s.io/v1/storageclasses",
+    "/apis/resource.k8s.io/v1/deviceclasses",
+    "/apis/resource.k8s.io/v1/resourceslices",
+    "/apis/resource.k8s.io/v1/resourceclaims",
 )
 """Objects that say something about pods and nodes; who may not read them does without, and says so in its log."""
 
@@ -319,7 +323,10 @@ class KubernetesBackend:
                 known.pop(uid, None)
             else:
                 known[uid] = change.data
-            self.book.put_other(kind, change.data, is_gone=is_gone)
+            try:
+                self.book.put_other(kind, change.data, is_gone=is_gone)
+            except UnreadableError as error:
+                log.warning("left out: %s", error)
 
         return take_list, take
 
@@ -424,12 +431,14 @@ class KubernetesBackend:
     async def _carry_out(self, action: Action) -> None:
         match action:
             case Bind(pod, node, told):
-                if await self._await_volumes(pod, node):
+                if await self._await_volumes(pod, node) and await self._write_claims(pod):
                     bind = partial(self._client.bind, pod.namespace, pod.name, pod.uid, node, dict(told))
                     await self._insist(pod, self._binding, bind)
                 self.reasons.forget(pod.uid)
             case Evict(pod):
                 await self._insist(pod, self._evicting, lambda: self._client.evict(pod.namespace, pod.name, pod.uid))
+            case Unclaim(pod, claims):
+                await self._insist(pod, nullcontext(), partial(take_back_claims, self._client, pod, claims))
             case Refuse(pod, message):
                 await self.reasons.tell(pod, message)
             case Launch() | End():
@@ -446,6 +455,13 @@ class KubernetesBackend:
             return True
         bind = partial(bind_volumes, self._client, self.book.nodes, self.lock, pod, node)
         return await self._insist(pod, nullcontext(), bind)
+
+    async def _write_claims(self, pod: PodFacts) -> bool:
+        """Whether the pod's claims on devices say which it has."""
+        if not pod.device_claims:
+            return True
+        write = partial(write_claims, self._client, self.book.nodes.claims, self.lock, pod)
+        return await self._insist(pod, nullcontext(), write)
 
     # --- what became of submitted jobs, in the backend's thread ---------------------------------------------------
 

@@ -39,6 +39,7 @@ from clearway.adapters.kubernetes.runs import (
     Run,
     RunPhase,
     Slot,
+    Unclaim,
     finished,
 )
 from clearway.model.events import (
@@ -320,6 +321,8 @@ class Book(Placing):
         pods = self.waiting(bundle)
         if bundle.own is not None:
             return
+        if any(pod.device_claims for pod in pods) and self._await_claims(now_ms, bundle, pods):
+            return
         if bundle.job is None:
             if not bundle.size and bundle.group.source is None:
                 self._refuse(bundle, pods, "no job of Clearway has this number")
@@ -341,6 +344,20 @@ class Book(Placing):
         elif not is_whole and not bundle.is_held:
             bundle.is_held = True
             self._events.append(JobHeld(now_ms, bundle.job, NOT_WHOLE))
+
+    def _await_claims(self, now_ms: int, bundle: Bundle, pods: Sequence[PodFacts]) -> bool:
+        """Whether claims of pods that lie nowhere have devices, which are taken back first. A job whose claims, or the
+        devices for them, are not what the engine knows is told anew."""
+        idle = [Unclaim(pod, keys) for pod in pods if (keys := self.nodes.claims.idle_of(pod))]
+        self._actions += idle
+        if not idle and bundle.job is not None and bundle.wants is not None:
+            known = bundle.wants.label, bundle.wants.devices, bundle.wants.models
+            label = self.nodes.add_demand(self.nodes.demand_of(*pods))
+            if known != (label, *self.nodes.devices_of(pods)):
+                self._events.append(JobCancelled(now_ms, bundle.job))
+                self._forget(bundle)
+                bundle.is_again = True
+        return bool(idle)
 
     def _offer(self, now_ms: int, bundle: Bundle, pods: Sequence[PodFacts]) -> None:
         if is_mixed(pods) and not gang_key(bundle.group.key):

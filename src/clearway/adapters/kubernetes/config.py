@@ -17,6 +17,16 @@ DEVICE_RESOURCES: Final = (
 """Extended resources that are devices, as the vendors' device plugins name them."""
 
 
+DEVICE_DRIVERS: Final = (
+    "gpu.*",
+    "tpu.google.com",
+    "neuron.aws.com",
+    "gaudi.intel.com",
+    "npu.*",
+)
+"""Drivers of dynamic resource allocation whose devices are devices; those of others, such as network cards, are not."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedFolder:
     """A folder that every pod of a submitted job sees at the same `path`. claim: of a PersistentVolumeClaim in the
@@ -31,7 +41,8 @@ class KubernetesConfig:
     """scheduler_name: pods with this `schedulerName` are ours. kubeconfig: its path; empty = the service account of the
     pod that we run in. context: one of the kubeconfig; empty = its current one.
 
-    device_resources: extended resources that are devices, `*` for any end. leaf_labels, block_labels, nvlink_labels:
+    device_resources: extended resources that are devices, `*` for any end; device_drivers: drivers whose devices, that
+    claims give out, are. leaf_labels, block_labels, nvlink_labels:
     node labels that name a node's place in the topology, the first that a node carries counts.
     queues: queue names that Clearway knows; a job whose labels name another lies in the default queue.
     queue_default: that queue. binds_max: bindings and evictions on their way at once.
@@ -45,6 +56,7 @@ class KubernetesConfig:
     kubeconfig: str = ""
     context: str = ""
     device_resources: tuple[str, ...] = DEVICE_RESOURCES
+    device_drivers: tuple[str, ...] = DEVICE_DRIVERS
     leaf_labels: tuple[str, ...] = ("network.topology.nvidia.com/leaf",)
     block_labels: tuple[str, ...] = ("network.topology.nvidia.com/spine",)
     nvlink_labels: tuple[str, ...] = ("nvidia.com/gpu.clique",)

@@ -29,7 +29,7 @@ PARTS_MAX: Final = 16
 
 def kind_of(pod: PodFacts) -> str:
     """A short name of what the pod asks for, CPUs and memory apart; the same in every process."""
-    asked = pod.devices, pod.demand, pod.company, pod.wishes
+    asked = pod.devices, pod.demand, pod.company, pod.wishes, pod.claim_sources
     return hashlib.sha256(repr(asked).encode()).hexdigest()[:12]
 
 

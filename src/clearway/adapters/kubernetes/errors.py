@@ -26,3 +26,7 @@ class UnreachableError(ClearwayError):
     def __init__(self, message: str, retry_after_s: float = 0.0) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class UnsupportedError(ClearwayError):
+    """What is asked is right, and more than Clearway evaluates: nothing is done for it, and its pod is told so."""

@@ -98,13 +98,32 @@ class Company:
 
 
 @dataclass(frozen=True, slots=True)
+class Ask:
+    """One request of a claim on devices: so many whole ones of a class, which all selectors choose."""
+
+    name: str
+    device_class: str
+    selectors: tuple[str, ...] = ()
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a claim on devices asks. alike: attributes in which all of its devices are to be the same."""
+
+    asks: tuple[Ask, ...]
+    alike: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Demand:
     """Where a pod may lie, whatever else it asks.
 
     selector: labels that must be there. terms: at least one must hold (empty = no such rule). tolerations: taints that
     it bears. device: the device resource that the node must offer, "" = none. others: amounts that the engine does not
     count (pods, ephemeral-storage, ...). ports: host ports, as (port, protocol, address). volumes: of each group of
-    terms at least one must hold, for a volume to be reached.
+    terms at least one must hold, for a volume, or devices that a claim has, to be reached. wishes: of claims on devices
+    that have none yet.
     """
 
     selector: Pairs = ()
@@ -114,6 +133,7 @@ class Demand:
     others: Amounts = ()
     ports: tuple[tuple[int, str, str], ...] = ()
     volumes: tuple[tuple[Term, ...], ...] = ()
+    wishes: tuple[Wish, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +167,8 @@ class PodFacts:
     annotations: only those that say something to Clearway. marks: all labels, for selectors of other pods. company:
     what it asks about pods beside it. wishes: weights and terms of preferred node affinity. claims: names of the
     PersistentVolumeClaims of its volumes. nominated: the node on which its scheduler makes room for it, "" = none.
+    device_claims: names of its ResourceClaims, "" = one that is still to be made; claim_sources: what its spec says of
+    them, the same in pods of one template.
     """
 
     uid: str
@@ -174,6 +196,8 @@ class PodFacts:
     wishes: tuple[tuple[int, Term], ...] = ()
     claims: tuple[str, ...] = ()
     nominated: str = ""
+    device_claims: tuple[str, ...] = ()
+    claim_sources: tuple[str, ...] = ()
     unsupported: tuple[str, ...] = ()
 
     @property

@@ -10,7 +10,6 @@ from clearway.adapters.kubernetes.facts import PodFacts
 from clearway.adapters.kubernetes.gangs import Group
 from clearway.adapters.kubernetes.nodes import Nodes, Wants
 from clearway.adapters.kubernetes.parse import CPU, MEMORY
-from clearway.adapters.kubernetes.placement import names_devices
 from clearway.adapters.kubernetes.runs import Arrival, Bundle
 from clearway.model.ids import JobId, QueueName, TenantName
 from clearway.model.jobs import Checkpoint, DomainLevel, JobKind, JobSpec, Network, Request
@@ -38,12 +37,11 @@ def make_job(number: JobId, group: Group, pods: Sequence[PodFacts], wants: Wants
     """The job of a whole group. wants: where its pods may lie. Raises UnreadableError where an annotation is wrong."""
     first = pods[0]
     said = {**dict(first.labels), **dict(first.annotations)}
-    device = first.demand.device
     return JobSpec(
         id=number,
         request=Request(
-            devices=first.devices,
-            device_models=(device,) if names_devices(device) else (),
+            devices=wants.devices,
+            device_models=wants.models,
             cpu_milli=max(pod.amount(CPU) for pod in pods),
             memory_bytes=max(pod.amount(MEMORY) for pod in pods),
             node_labels=(wants.label,),
@@ -72,7 +70,7 @@ def make_arrival(
     wishes = sorted({wish for pod in pods for wish in pod.unsupported})
     if wishes:
         raise UnreadableError(f"Clearway does not support {', '.join(wishes)} yet")
-    if lack := next((lack for pod in pods if (lack := nodes.volumes.find_lack(pod))), ""):
+    if lack := next((lack for pod in pods if (lack := nodes.find_lack(pod))), ""):
         raise UnreadableError(f"0/{len(nodes.entries)} nodes are available: {lack}.")
     bundle.wants = nodes.note_wants(pods)
     job = make_job(JobId(PROVISIONAL_ID), bundle.group, pods, bundle.wants, config)

@@ -11,11 +11,14 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from clearway.adapters.kubernetes.claims import Claims
 from clearway.adapters.kubernetes.company import Region, Society
 from clearway.adapters.kubernetes.config import KubernetesConfig
-from clearway.adapters.kubernetes.facts import Demand, NodeFacts, PodFacts, Term, Toleration
+from clearway.adapters.kubernetes.facts import Demand, NodeFacts, PodFacts, Term, Toleration, Wish
 from clearway.adapters.kubernetes.parse import CPU, MEMORY, parse_mib
+from clearway.adapters.kubernetes.parse_claims import DeviceFacts
 from clearway.adapters.kubernetes.placement import PREFER_NOT, demand_label, find_mismatch, names_devices, score_node
 from clearway.adapters.kubernetes.volumes import Volumes
 from clearway.model.cluster import DeviceGroup, NodeSpec
@@ -36,12 +39,15 @@ ITSELF = Region("")
 @dataclass(frozen=True, slots=True)
 class Wants:
     """Where pods may lie and would rather, as the engine knows it: the label of nodes that admit them, crowds that they
-    are in, rules about neighbours, and the label by which nodes are liked ("" = all alike)."""
+    are in, rules about neighbours, and the label by which nodes are liked ("" = all alike). devices, models: what each
+    of them holds, and of which models it may be (() = any)."""
 
     label: tuple[str, str]
     crowds: tuple[str, ...] = ()
     rules: tuple[NeighbourRule, ...] = ()
     liked: str = ""
+    devices: int = 0
+    models: tuple[str, ...] = ()
 
 
 ALIAS_MARK = "~"
@@ -92,6 +98,7 @@ class Nodes:
         self._likings: dict[Liking, str] = {}
         self.society = Society(self._walk, self.touch)
         self.volumes = Volumes()
+        self.claims = Claims(config.device_drivers)
 
     def _walk(self) -> Iterable[tuple[PodFacts, str]]:
         for name, entry in self.entries.items():
@@ -161,13 +168,33 @@ class Nodes:
         self._add_regions(first)
         if len(pods) > 1:
             crowds, rules = self._keep_ports_apart(first, crowds, rules)
-        return Wants(self.add_demand(self.demand_of(*pods)), crowds, rules, self._add_liking(first))
+        devices = self.devices_of(pods)
+        return Wants(self.add_demand(self.demand_of(*pods)), crowds, rules, self._add_liking(first), *devices)
+
+    def devices_of(self, pods: Sequence[PodFacts]) -> tuple[int, tuple[str, ...]]:
+        """How many devices each of equal pods holds for the engine, and of which models; () = any."""
+        first = pods[0]
+        if not first.device_claims or first.devices:
+            return first.devices, (first.demand.device,) if names_devices(first.demand.device) else ()
+        need = self.claims.need_of(self._find_wishes(pods))
+        return need.devices, need.models
 
     def demand_of(self, *pods: PodFacts) -> Demand:
-        """Where equal pods may lie, their volumes regarded as they are now."""
-        places = {place for pod in pods if pod.claims for place in self.volumes.places_of(pod)}
+        """Where equal pods may lie, their volumes and claims on devices regarded as they are now."""
         demand = pods[0].demand
+        places = {place for pod in pods if pod.claims for place in self.volumes.places_of(pod)}
+        if pods[0].device_claims:
+            places.update(place for pod in pods for place in self.claims.places_of(pod))
+            demand = replace(demand, wishes=self._find_wishes(pods))
         return replace(demand, volumes=tuple(sorted(places, key=repr))) if places else demand
+
+    def _find_wishes(self, pods: Sequence[PodFacts]) -> tuple[Wish, ...]:
+        return next((wishes for pod in pods if (wishes := self.claims.wishes_of(pod))), ())
+
+    def put_claims(self, kind: str, data: Mapping[str, Any], *, is_gone: bool) -> None:
+        """An object that says something of claims on devices was seen, or is gone."""
+        for name in self.claims.put(kind, data, is_gone=is_gone):
+            self.touch(name)
 
     def _keep_ports_apart(
         self, pod: PodFacts, crowds: tuple[str, ...], rules: tuple[NeighbourRule, ...]
@@ -237,6 +264,8 @@ class Nodes:
         if pod is not None:
             if uid not in self._unbound:
                 self.society.count(pod, node, -1)
+            if pod.device_claims:
+                self.claims.release(uid)
             self.touch(node)
         self._unbound.discard(uid)
 
@@ -266,7 +295,10 @@ class Nodes:
     def find_mismatch(self, demand: Demand, entry: NodeEntry) -> str:
         """Why a pod may not lie on the node now, CPUs, memory and devices apart; "" = it may."""
         ports = [port for pod in entry.pods.values() for port in pod.demand.ports] if demand.ports else ()
-        return find_mismatch(demand, entry.facts, self.free(entry), ports)
+        words = find_mismatch(demand, entry.facts, self.free(entry), ports)
+        if demand.wishes and not words:
+            return self.claims.judge(demand.wishes, entry.facts.name, is_lenient=True)
+        return words
 
     def find_obstacle(self, pod: PodFacts, name: NodeName) -> str:
         """Why this pod must not be bound to the node now, everything regarded; "" = it may. The last look."""
@@ -275,13 +307,29 @@ class Nodes:
             return f"node {name} is gone"
         if not entry.facts.is_ready:
             return f"node {name} is not ready"
-        if words := self.volumes.find_lack(pod) or self.find_mismatch(self.demand_of(pod), entry):
+        if words := self.find_lack(pod) or self.find_mismatch(self.demand_of(pod), entry):
             return f"{name}: {words}"
         free = self.free(entry)
         for resource, amount in pod.amounts:
             if amount > free.get(resource, 0):
                 return f"{name}: {resource}: the pod asks {amount}, {max(free.get(resource, 0), 0)} are left"
         return ""
+
+    def find_lack(self, pod: PodFacts) -> str:
+        """What the pod's claims, on volumes or devices, wait for, whatever the node; "" = nothing."""
+        return self.volumes.find_lack(pod) or self.claims.find_lack(pod)
+
+    def take_devices(self, pod: PodFacts, name: NodeName, devices: Sequence[int]) -> str:
+        """Choose devices for the pod's claims, those that the engine chose if they can be; why not, "" = it is done."""
+        if not pod.device_claims:
+            return ""
+        node = real_name(name)
+        begin = sum(min(count, DEVICES_PER_MODEL_MAX) for _, count in self.entries[node].facts.devices)
+        known = [device.id for group in self.claims.groups_on(node) for device in group]
+        preferred = [known[index - begin] for index in devices if 0 <= index - begin < len(known)]
+        words = self.claims.choose(pod, node, preferred)
+        self.touch(node)
+        return f"{name}: {words}" if words else ""
 
     def find_conflict(self, pod: PodFacts, name: NodeName) -> str:
         """Which rule about neighbours forbids to bind this pod to the node now; "" = none."""
@@ -294,14 +342,15 @@ class Nodes:
         if entry is None or entry.is_gone or not entry.facts.is_ready:
             return f"node {name} is gone, or not ready"
         words = find_mismatch(replace(self.demand_of(pod), others=(), ports=()), entry.facts, {})
-        words = words or self.volumes.find_lack(pod) or self.society.find_mismatch(pod, name)
+        words = words or self.find_lack(pod) or self.society.find_mismatch(pod, name)
         return f"{name}: {words}" if words else ""
 
     def judge(self, pod: PodFacts, entry: NodeEntry) -> str:
         """Why this pod cannot lie on the node now, in the words of Kubernetes' own scheduler; "" = it can."""
         if not entry.facts.is_ready:
             return "node(s) were not ready"
-        if words := self.find_mismatch(self.demand_of(pod), entry):
+        demand = self.demand_of(pod)
+        if words := self.find_mismatch(demand, entry) or self.claims.judge(demand.wishes, entry.facts.name):
             return words
         free = self.free(entry)
         short = [name for name, amount in pod.amounts if amount > free.get(name, 0)]
@@ -398,6 +447,12 @@ class Nodes:
             indices.sort(key=lambda index: index not in entry.told_down)
             taken.update(indices[:others])
             begin += count
+        for group in self.claims.groups_on(entry.facts.name):
+            gone = {begin + place for place, device in enumerate(group) if not self.claims.is_free(device)}
+            indices = [index for index in range(begin, begin + len(group)) if index not in held]
+            indices.sort(key=lambda index: (index not in gone, index not in entry.told_down))
+            taken.update(indices[: max(len(gone) - (len(group) - len(indices)), 0)])
+            begin += len(group)
         return taken
 
     def _make_spec(self, entry: NodeEntry) -> NodeSpec:
@@ -407,7 +462,7 @@ class Nodes:
         admitted = [label for demand, label in self._demands.items() if not self.find_mismatch(demand, entry)]
         return NodeSpec(
             name=entry.alias,
-            groups=tuple(_make_groups(facts)),
+            groups=(*_make_groups(facts), *_make_claimed(self.claims.groups_on(facts.name))),
             cpu_milli=_left(facts, others, CPU),
             memory_bytes=_left(facts, others, MEMORY),
             nvlink=_first(labels, config.nvlink_labels),
@@ -473,6 +528,12 @@ def _first(labels: Mapping[str, str], keys: Iterable[str]) -> str:
 
 def _left(facts: NodeFacts, others: Iterable[PodFacts], resource: str) -> int:
     return max(dict(facts.amounts).get(resource, 0) - sum(pod.amount(resource) for pod in others), 0)
+
+
+def _make_claimed(groups: Iterable[Sequence[DeviceFacts]]) -> Iterable[DeviceGroup]:
+    """Devices that are given out by claims."""
+    for group in groups:
+        yield DeviceGroup(model=group[0].model, count=len(group), memory_bytes=group[0].memory_bytes)
 
 
 def _make_groups(facts: NodeFacts) -> Iterable[DeviceGroup]:

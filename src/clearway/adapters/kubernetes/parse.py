@@ -136,6 +136,8 @@ def _parse_pod(data: Json, config: KubernetesConfig) -> PodFacts:
         wishes=parse_wishes(spec),
         claims=tuple(sorted(_find_claims(spec, metadata["name"]))),
         nominated=status.get("nominatedNodeName") or "",
+        device_claims=tuple(_find_device_claims(spec, status)),
+        claim_sources=tuple(sorted(str(one) for one in map(_claim_source, spec.get("resourceClaims") or ()))),
         unsupported=tuple(_find_unsupported(spec, annotations, devices)),
     )
 
@@ -262,10 +264,22 @@ def _find_claims(spec: Json, name: str) -> Iterable[str]:
             yield f"{name}-{volume['name']}"
 
 
+def _find_device_claims(spec: Json, status: Json) -> Iterable[str]:
+    """Names of the pod's ResourceClaims, those of its templates once they are made; "" = not yet."""
+    made = {one["name"]: one.get("resourceClaimName") for one in status.get("resourceClaimStatuses") or ()}
+    for one in spec.get("resourceClaims") or ():
+        name = one.get("resourceClaimName") or made.get(one["name"], "")
+        if name is not None:  # the pod needs none after all, says whoever makes them
+            yield name
+
+
+def _claim_source(data: Json) -> str:
+    template = data.get("resourceClaimTemplateName")
+    return f"template {template}" if template else "a claim"
+
+
 def _find_unsupported(spec: Json, annotations: Mapping[str, str], devices: Mapping[str, int]) -> Iterable[str]:
     """What the pod asks that cannot be promised: binding it regardless could be wrong."""
-    if spec.get("resourceClaims"):
-        yield "resourceClaims (DRA)"
     if len(devices) > 1:
         yield f"several kinds of devices at once ({', '.join(sorted(devices))})"
     if any(count > DEVICES_PER_MODEL_MAX for count in devices.values()):

@@ -33,7 +33,7 @@ class Placing(Sightings):
             obstacle = self.nodes.find_obstacle(pod, slot.node)
             if not obstacle and (obstacle := self.nodes.find_conflict(pod, slot.node)):
                 bundle.conflicts += 1
-            if obstacle:
+            if obstacle := obstacle or self.nodes.take_devices(pod, slot.node, slot.devices):
                 break
             self._places[pod.uid] = real_name(slot.node)
             self.nodes.lay(pod, real_name(slot.node))

@@ -38,6 +38,14 @@ class Evict:
 
 
 @dataclass(frozen=True, slots=True)
+class Unclaim:
+    """Take back the devices that these claims have for a pod that lies nowhere."""
+
+    pod: PodFacts
+    claims: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Refuse:
     """Say to a pod why nothing will be done for it."""
 
@@ -78,7 +86,7 @@ class Follow:
 
 
 OwnAction = Launch | End
-Action = Bind | Evict | Refuse | OwnAction | Follow
+Action = Bind | Evict | Unclaim | Refuse | OwnAction | Follow
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ The half of the book that only notes; what follows from it is in `book`.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from clearway.adapters.kubernetes.claims import KINDS
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.convoys import gang_key, is_mixed, part_key, part_sizes
 from clearway.adapters.kubernetes.errors import UnreadableError
@@ -31,6 +32,7 @@ class Sightings:
         self._dirty: dict[str, None] = {}
         self._resting: dict[str, None] = {}
         self._claiming: dict[str, None] = {}
+        self._claimants: dict[tuple[str, str], dict[str, None]] = {}
         self._convoys: dict[str, dict[str, int]] = {}
         self._sizes: dict[Source, int | None] = {}
         self._wanted: dict[Source, None] = {}
@@ -45,6 +47,8 @@ class Sightings:
         self.nodes.society.note(pod)
         if pod.claims:
             self._claiming[pod.uid] = None
+        if pod.device_claims:
+            self._note_claims(pod, known)
         self._lay(pod)
         if pod.scheduler != self._config.scheduler_name:
             return
@@ -59,6 +63,7 @@ class Sightings:
             self._lift(uid)
             self.nodes.society.forget(uid)
             self._claiming.pop(uid, None)
+            self._forget_claims(pod)
             self._touch(uid)
 
     def keep_pods(self, uids: Iterable[str]) -> None:
@@ -94,13 +99,33 @@ class Sightings:
         self._touch(uid)
 
     def put_other(self, kind: str, data: Mapping[str, Any], *, is_gone: bool = False) -> None:
-        """A namespace, or an object that says something of volumes, was seen, or is gone."""
+        """A namespace, or an object that says something of volumes or devices, was seen, or is gone."""
         if kind == "namespaces":
             self.nodes.society.put_space(data["metadata"]["name"], data["metadata"].get("labels") or {})
+            return
+        if kind in KINDS:
+            self.nodes.put_claims(kind, data, is_gone=is_gone)
+            metadata = data["metadata"]
+            keys = [(metadata["namespace"], metadata["name"])] if "namespace" in metadata else list(self._claimants)
+            for uid in (uid for key in keys for uid in self._claimants.get(key, ())):
+                self._touch(uid)
             return
         (self.nodes.volumes.drop if is_gone else self.nodes.volumes.put)(kind, data)
         for uid in self._claiming:
             self._touch(uid)
+
+    def _note_claims(self, pod: PodFacts, known: PodFacts | None) -> None:
+        if known is not None and known.device_claims != pod.device_claims:
+            self._forget_claims(known)
+        for name in pod.device_claims:
+            self._claimants.setdefault((pod.namespace, name), {})[pod.uid] = None
+
+    def _forget_claims(self, pod: PodFacts) -> None:
+        for name in pod.device_claims:
+            claimants = self._claimants.get((pod.namespace, name), {})
+            claimants.pop(pod.uid, None)
+            if not claimants:
+                self._claimants.pop((pod.namespace, name), None)
 
     def _lay(self, pod: PodFacts) -> None:
         is_ours = pod.scheduler == self._config.scheduler_name

@@ -34,7 +34,7 @@ def test_every_kind_that_says_how_large_a_gang_is_may_be_read():
     assert [kind for kind, plural in PLURALS.items() if "get" not in rights.get((kind[0], plural), ())] == []
 
 
-def test_nothing_may_be_changed_but_bindings_evictions_conditions_events_and_what_volumes_wait_for():
+def test_nothing_may_be_changed_but_bindings_evictions_conditions_events_and_claims():
     changing = {what: verbs - {"get", "list", "watch"} for what, verbs in granted().items()}
     assert {what: verbs for what, verbs in changing.items() if verbs} == {
         ("", "persistentvolumeclaims"): {"patch"},
@@ -43,6 +43,9 @@ def test_nothing_may_be_changed_but_bindings_evictions_conditions_events_and_wha
         ("", "pods/eviction"): {"create"},
         ("", "pods/status"): {"patch"},
         ("events.k8s.io", "events"): {"create"},
+        ("resource.k8s.io", "resourceclaims"): {"update"},
+        ("resource.k8s.io", "resourceclaims/binding"): {"update"},
+        ("resource.k8s.io", "resourceclaims/status"): {"update"},
     }
 
 

@@ -77,7 +77,6 @@ def test_limits_count_where_no_request_is_stated():
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"resourceClaims": [{"name": "gpu"}]}, "DRA"),
         ({"annotations": {"gpu-fraction": "0.5"}}, "share of a device"),
         ({"gpus": 63}, "more than 62"),
     ],
