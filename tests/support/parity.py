@@ -5,9 +5,10 @@ from dataclasses import replace
 from clearway.forecast.runtime import RuntimeHistory
 from clearway.kernel import Kernel
 from clearway.live.books import each_part
-from clearway.live.controller import Controller, ControlSettings
+from clearway.live.controller import Controller
 from clearway.live.guard import GuardSettings
 from clearway.live.replay import replay_journal
+from clearway.live.settings import ControlSettings
 from clearway.model.events import (
     DemandForecast,
     DeviceDown,

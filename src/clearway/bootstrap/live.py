@@ -48,7 +48,8 @@ from clearway.client import Client
 from clearway.forecast.runtime import RuntimeHistory
 from clearway.kernel import Kernel
 from clearway.live.clock import SystemClock
-from clearway.live.controller import Controller, ControlSettings
+from clearway.live.controller import Controller
+from clearway.live.settings import ControlSettings
 from clearway.model.errors import InputError, InternalError, MissingExtraError
 from clearway.ports.backend import LastingBackend
 from clearway.ports.control import Removed
@@ -248,7 +249,7 @@ def start_control_plane(request: UpRequest, progress: Callable[[int, int], None]
             queues=site.queues,
             tenants=site.tenants,
             power_budget_watts=config.power_budget_watts,
-            settings=ControlSettings(guard=guard_of(config)),
+            settings=ControlSettings(guard=guard_of(config), paces_starts=pods is None),
             snapshots=snapshots_of(places, store.reader),
         )
         controller.start()

@@ -27,11 +27,12 @@ from clearway.kernel.decisions import DecisionDigest, render_decision
 from clearway.live.arrival import lost_jobs, node_events, power_events, site_events, stopped_jobs
 from clearway.live.books import Draft, Place, each_part
 from clearway.live.clock import Clock
-from clearway.live.guard import DEFAULT_GUARD, GuardSettings
 from clearway.live.memory import Decided, Memory
 from clearway.live.notices import Notices
+from clearway.live.pacing import Pacer
 from clearway.live.recall import load_newest
 from clearway.live.requests import Action, Ask, Inbox, Intake
+from clearway.live.settings import ControlSettings
 from clearway.live.whole import take_snapshot
 from clearway.model.allocation import Allocation
 from clearway.model.cluster import QueueSpec, TenantSpec
@@ -75,19 +76,6 @@ POLL_MS: Final = SECOND_MS
 """A backend is asked at least this often, should it have forgotten to call."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlSettings:
-    """requests_max: requests that may wait. retry_ms: first wait after the storage failed, doubled up to retry_max_ms.
-    reasons_ms: how often rows of waiting jobs get their present reasons, reasons_max of them at a time."""
-
-    guard: GuardSettings = DEFAULT_GUARD
-    requests_max: int = 100_000
-    retry_ms: int = 50
-    retry_max_ms: int = 5 * SECOND_MS
-    reasons_ms: int = SECOND_MS
-    reasons_max: int = 2_000
-
-
 @dataclass(slots=True)
 class _Unwritten:
     """What was decided and is not on disk. commands: to be performed then."""
@@ -120,6 +108,7 @@ class Controller:
     ) -> None:
         self._settings = settings or ControlSettings()
         self._memory = Memory(kernel, self._settings.guard)
+        self._pacer = Pacer(lambda: self._memory, self._settings.guard.delay_ms, is_on=self._settings.paces_starts)
         self._backend = backend
         self._store = store
         self._clock = clock
@@ -170,7 +159,10 @@ class Controller:
         known = memory.draft()
         for event in self._told:
             known.note(event)
-        self._perform(memory.books.unanswered(known), now_ms)
+        unanswered = tuple(memory.books.unanswered(known))
+        for command in unanswered:
+            self._backend.perform(now_ms, command)
+        self._pacer.note_performed(now_ms, unanswered)
         self._turn_without_requests(now_ms)
         self._is_ready = True
 
@@ -220,7 +212,7 @@ class Controller:
         """When a turn is due by a timer or another try of the storage; FOREVER_MS = never."""
         if self._storage_error is not None:
             return self._retry_at_ms
-        return min(self._timer_ms, self._memory.next_due_ms())
+        return min(self._timer_ms, self._memory.next_due_ms(), self._pacer.next_ms())
 
     def turn(self, now_ms: int) -> None:
         """One turn, as the head of this module says."""
@@ -239,7 +231,8 @@ class Controller:
             self._refuse(asks)
             return
         if not self._told:  # it is asked again only when all that it told before is on disk
-            self._told = self._memory.take_reports(self._backend.observe(now_ms), now_ms)
+            self._told = self._memory.take_reports([*self._backend.observe(now_ms), *self._pacer.take()], now_ms)
+            self._pacer.note(self._told)
         changing = [ask for ask in asks if not ask.is_read]
         if changing:
             self._turn_with_requests(changing, now_ms)
@@ -248,6 +241,9 @@ class Controller:
         for ask in asks:
             if ask.is_read:
                 self._answer(ask, now_ms)
+        if self._unwritten is None:
+            for command in self._pacer.release(now_ms):
+                self._backend.perform(now_ms, command)
         self._refresh_reasons(now_ms)
 
     def _timers(self, now_ms: int) -> list[Event]:
@@ -431,7 +427,7 @@ class Controller:
         return Changes(audit=(line,))
 
     def _perform(self, commands: tuple[BackendCommand, ...], now_ms: int) -> None:
-        for command in commands:
+        for command in self._pacer.pass_on(now_ms, commands):
             self._backend.perform(now_ms, command)
 
     def _append(self, changes: Changes, now_ms: int) -> bool:

@@ -9,8 +9,10 @@ Who is to blame for a failure is worked out for each job and each node. A job is
 starts fail on several nodes, or when a node on which it failed has started another since. Until then it is a suspect,
 and so is the node that failed it. A user's suspects count against a node while all of them failed there and nowhere
 else: who submits twelve broken jobs must not have node after node drained. What one job is to blame for says nothing
-of the next, and a good start clears its own job and the nodes on which it runs, nobody else. Gangs that lie on several
-nodes say nothing of one.
+of the next, and a good start clears its own job and the nodes on which it runs, nobody else: if its job failed on
+another node before, that node is to blame. Gangs that lie on several nodes say nothing of one.
+
+A node is proven by a good start until one fails on it; how many starts others may have under way says `room`.
 
 `note` takes the records of the journal, on recovery too; `answers` and `due` say what is to be added to a batch.
 """
@@ -81,6 +83,8 @@ class Guard:
         self._drained: set[NodeName] = set()
         self._convicted: dict[NodeName, set[JobId]] = {}  # nodes drained by us, and for which jobs
         self._down: set[NodeName] = set()
+        self._innocent: dict[NodeName, list[JobId]] = {}  # jobs that the node failed and another started
+        self._proven: set[NodeName] = set()
 
     # --- the journal ----------------------------------------------------------------------------------------------
 
@@ -121,13 +125,19 @@ class Guard:
             self._blame(job)
         elif len(nodes) == 1 and job not in self._blamed:
             self._suspects[job] = (book.spec.user, nodes[0])
+            self._proven.discard(nodes[0])
 
     def _on_started(self, event: JobStarted) -> None:
         book = self._find(event.job)
         if book is None or book.view.generation != event.generation:
             return
+        failed_on = self._suspects.get(event.job, ("", None))[1]
+        if failed_on is not None and failed_on not in book.view.nodes:
+            self._innocent.setdefault(failed_on, []).append(event.job)
         self._forget(event.job, is_over=True)
         for node in book.view.nodes:
+            self._proven.add(node)
+            self._innocent.pop(node, None)
             for job in self._suspects_on(node):
                 self._blame(job)
 
@@ -138,14 +148,17 @@ class Guard:
         """It is the job, not the node."""
         self._suspects.pop(job, None)
         self._blamed.add(job)
-        for jobs in self._convicted.values():
-            jobs.discard(job)
+        for node, jobs in self._convicted.items():
+            if job not in self._innocent.get(node, ()):
+                jobs.discard(job)
 
     def _acquit(self, node: NodeName) -> None:
         """The node is said to be well: what failed there says nothing any more."""
         self._down.discard(node)
         self._drained.discard(node)
         self._convicted.pop(node, None)
+        self._innocent.pop(node, None)
+        self._proven.discard(node)
         for job in self._suspects_on(node):
             del self._suspects[job]
 
@@ -201,11 +214,22 @@ class Guard:
         failed: dict[str, set[NodeName]] = {}
         for user, node in self._suspects.values():
             failed.setdefault(user, set()).add(node)
-        accused: dict[NodeName, list[JobId]] = {}
+        accused = {node: list(jobs) for node, jobs in self._innocent.items()}
         for job, (user, node) in self._suspects.items():
             if len(failed[user]) == 1:
                 accused.setdefault(node, []).append(job)
         return accused
+
+    def is_proven(self, node: NodeName) -> bool:
+        """Whether nothing is to be feared of it: its last start was good, or nothing is ever drained."""
+        return node in self._proven or not self._settings.retries_max
+
+    def room(self, node: NodeName, job: JobId) -> int:
+        """How many starts the node may have under way, if the next one is this job's: as many as it may still fail."""
+        if self.is_proven(node):
+            return FOREVER_MS
+        failed = {*self._suspects_on(node), *self._innocent.get(node, ())} - {job}
+        return self._settings.node_jobs_max - len(failed)
 
     def _why(self, event: JobStopped, count: int) -> str:
         seen = f": {event.reason}" if event.reason else ""

@@ -61,7 +61,8 @@ class Decided:
 
 class Memory:
     """kernel: decides. books: jobs that have not ended. runs: how to run each of them. views: nodes, queues, tenants.
-    keys: of submissions. last_id: the highest number of a job. basis: see `clearway.live.snapshot`."""
+    keys: of submissions. last_id: the highest number of a job. guard: which nodes and jobs fail starts. basis: see
+    `clearway.live.snapshot`."""
 
     def __init__(self, kernel: Kernel, guard: GuardSettings) -> None:
         self.kernel = kernel
@@ -72,14 +73,14 @@ class Memory:
         self.keys = Keys()
         self.runs: dict[JobId, RunSpec] = {}
         self.last_id = JobId(0)
-        self._guard = Guard(guard, self.books.jobs.get)
+        self.guard = Guard(guard, self.books.jobs.get)
         self._demand: DemandFeed | None = DemandFeed()
 
     # --- the journal ----------------------------------------------------------------------------------------------
 
     def recover(self, event: Event) -> Draft:
         """Take in a record of the journal; what it changed."""
-        self._guard.note(event)
+        self.guard.note(event)
         self.keys.note(event)
         self._note_demand(event)
         self.kernel.recover(event)
@@ -106,7 +107,7 @@ class Memory:
         """All that the records given to `recover` made, before `finish_recovery`: the same bytes for the same ones."""
         self.kernel.begin_reading()
         kernel, books = self.kernel, self.books
-        views, keys, guard = self.views.kept(), self.keys.kept(), self._guard.kept()
+        views, keys, guard = self.views.kept(), self.keys.kept(), self.guard.kept()
         parts = (
             kernel.state.attributes(),
             kernel.state.run_times,
@@ -131,7 +132,7 @@ class Memory:
         self.views = Views(self.kernel.state, self.books.jobs)
         self.views.restore(parts["views"])
         self.keys.restore(parts["keys"])
-        self._guard.restore(parts["guard"])
+        self.guard.restore(parts["guard"])
         self._demand = parts["demand"]
         self.last_id = parts["last_id"]
 
@@ -157,10 +158,10 @@ class Memory:
         events = [event for report in reports for event in self._understand(report, fresh)]
         events += self._keep_drains(events, now_ms)
         for event in events:
-            self._guard.note(event)
-        answers = list(self._guard.answers(events, now_ms))
+            self.guard.note(event)
+        answers = list(self.guard.answers(events, now_ms))
         for event in answers:
-            self._guard.note(event)
+            self.guard.note(event)
         return [*events, *answers]
 
     def _understand(self, event: Event, fresh: frozenset[NodeName]) -> tuple[Event, ...]:
@@ -200,11 +201,17 @@ class Memory:
         """Whether a node of this name was ever added."""
         return self.kernel.state.inventory.names.find(node) >= 0
 
+    def is_usable(self, node: NodeName) -> bool:
+        """Whether something may start on it: it is up and not drained."""
+        inventory = self.kernel.state.inventory
+        index = inventory.index(node)
+        return bool(inventory.is_up[index] and not inventory.is_drained[index])
+
     def timers(self, now_ms: int) -> list[Event]:
         """What timers other than the kernel's bring by now: jobs whose wait is over, a forecast of demand."""
-        events = self._guard.due(now_ms)
+        events = self.guard.due(now_ms)
         for event in events:
-            self._guard.note(event)
+            self.guard.note(event)
         if self._demand is not None and self._demand.next_ms <= now_ms:
             self._demand.skip_to(now_ms)
             forecast = replace(self._demand.forecast(), at_ms=now_ms)
@@ -214,7 +221,7 @@ class Memory:
 
     def next_due_ms(self) -> int:
         """When `timers` will bring something; FOREVER_MS = never."""
-        return min(self._guard.next_ms(), FOREVER_MS if self._demand is None else self._demand.next_ms)
+        return min(self.guard.next_ms(), FOREVER_MS if self._demand is None else self._demand.next_ms)
 
     def note_requests(self, events: Iterable[Event], runs: Mapping[JobId, RunSpec], last_id: JobId) -> None:
         """What requests added is on disk."""
@@ -222,7 +229,7 @@ class Memory:
         self.runs.update(runs)
         for event in events:
             self.keys.note(event)
-            self._guard.note(event)
+            self.guard.note(event)
             self._note_demand(event)
 
     # --- deciding -------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from clearway.engine.policy import Elasticity
-from clearway.live.controller import ControlSettings
+from clearway.live.settings import ControlSettings
 from clearway.model.cluster import DeviceGroup, QueueSpec, TenantSpec
 from clearway.model.errors import InputError, InternalError
 from clearway.model.events import ControlStarted, JobSubmitted, PlanAccepted
@@ -214,7 +214,7 @@ def test_end_and_what_follows_from_it_need_one_write():
 
 
 def test_all_requests_that_wait_are_written_and_decided_together():
-    plane = Plane(devices=8).start()
+    plane = Plane(devices=8, settings=ControlSettings(paces_starts=False)).start()
     tape = Tape(plane)
     answers = [plane.control.submit(make_submission(make_spec())) for _ in range(8)]
     plane.control.turn(0)

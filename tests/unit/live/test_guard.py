@@ -1,7 +1,7 @@
 """Starts that fail: jobs back off and are held in the end, nodes are drained, and a restart forgets nothing of it."""
 
-from clearway.live.controller import ControlSettings
 from clearway.live.guard import GuardSettings
+from clearway.live.settings import ControlSettings
 from clearway.model.jobs import Request
 from clearway.model.plan import ReasonCode
 from clearway.ports.views import JobState, NodeState
@@ -187,3 +187,65 @@ def test_record_of_a_node_outlives_a_restart():
     plane.submit(make_spec(user="user 2", request=on("n0")))
     plane.run(until_ms=200)
     assert plane.control.cluster().nodes[0].state is NodeState.DRAINED
+
+
+def test_burst_on_a_node_that_fails_every_start_costs_three_jobs_and_no_more():
+    plane = make_plane(lambda _job, nodes: nodes == ["n0"], nodes=2, devices=8)
+    plane.submit(*[make_spec(place) for place in range(16)], scripts=["run_ms=100"] * 16)
+    plane.run()
+    assert {job for _, job, name in plane.tries if name == "n0"} == {1, 2, 3}
+    assert plane.control.cluster().nodes[0].state is NodeState.DRAINED
+    assert {plane.state(number) for number in range(1, 17)} == {JobState.COMPLETED}
+
+
+def test_jobs_that_waited_for_the_first_start_of_a_drained_node_begin_elsewhere_without_a_failure():
+    plane = make_plane(lambda _job, nodes: nodes == ["n0"], nodes=2, devices=8)
+    plane.submit(*[make_spec(place) for place in range(8)], scripts=["run_ms=100"] * 8)
+    plane.run()
+    failed = [row.lost_ms for row in plane.store.rows.values() if row.generation > 1]
+    assert len(failed) == 8
+    assert not {"JobLaunchFailure", "launch failed requeued held"} & {row.reason for row in plane.store.rows.values()}
+
+
+def test_burst_on_good_nodes_waits_for_one_start_and_no_longer():
+    plane = make_plane(lambda _job, _nodes: False, devices=8)
+    plane.submit(*[make_spec(place) for place in range(8)], scripts=["start_ms=10 run_ms=100"] * 8)
+    plane.run()
+    assert [at_ms for at_ms, _, _ in plane.tries] == [0] * 3 + [10] * 5
+    plane.tries.clear()
+    plane.submit(*[make_spec(place) for place in range(8)], scripts=["start_ms=10 run_ms=100"] * 8)
+    plane.run()
+    assert len({at_ms for at_ms, _, _ in plane.tries}) == 1
+
+
+def test_job_that_waits_for_the_first_start_of_its_node_can_be_cancelled():
+    plane = make_plane(lambda _job, _nodes: False, devices=8)
+    plane.submit(*[make_spec(place) for place in range(8)], scripts=["start_ms=10 run_ms=100"] * 8)
+    plane.do(plane.control.cancel((8,), actor="ada"))
+    plane.run()
+    assert plane.state(8) is JobState.CANCELLED
+    assert 8 not in {job for _, job, _ in plane.tries}
+
+
+def test_node_that_fails_job_after_job_is_drained_though_each_of_them_starts_elsewhere():
+    plane = make_plane(lambda _job, nodes: nodes == ["n0"], nodes=6, devices=1)
+    for job in range(1, 6):
+        plane.submit(make_spec(), scripts=["run_ms=600000"])
+        plane.run(until_ms=plane.clock.now_ms() + 10)
+        plane.backend.break_device(plane.clock.now_ms(), "n0", 0)  # so that it is tried elsewhere next
+        plane.run(until_ms=plane.clock.now_ms() + 2_000)
+        assert plane.state(job) is JobState.RUNNING
+        plane.backend.mend_device(plane.clock.now_ms(), "n0", 0)
+    node = plane.control.cluster().nodes[0]
+    assert (node.state, node.reason) == (NodeState.DRAINED, "the starts of 3 jobs in a row failed on it: 1, 2, 3")
+    assert {job for _, job, name in plane.tries if name == "n0"} == {1, 2, 3}
+
+
+def test_starts_that_waited_are_performed_by_the_next_control_plane():
+    plane = make_plane(lambda _job, _nodes: False, devices=8)
+    plane.submit(*[make_spec(place) for place in range(8)], scripts=["start_ms=10 run_ms=100"] * 8)
+    assert len(plane.tries) == 3
+    plane.start()
+    assert {job for _, job, _ in plane.tries} == set(range(1, 9))
+    plane.run()
+    assert {plane.state(number) for number in range(1, 9)} == {JobState.COMPLETED}
