@@ -28,7 +28,7 @@ from clearway.engine.tables import (
     TENANT_PARENT,
     TENANT_USED,
 )
-from clearway.live.books import HOLDING, Book, Place, each_part
+from clearway.live.books import Book, Place, each_part
 from clearway.model.allocation import Allocation
 from clearway.model.events import DeviceDown, DeviceUp, Event, NodeAdded, NodeChanged, NodeDown, NodeDrained, NodeUp
 from clearway.model.ids import JobId, NodeName
@@ -166,7 +166,7 @@ class Views:
         if known is not None:
             (self._running if known[2] else self._waiting)[known[0], known[1]] -= 1
         if not state.is_final:
-            runs = state in HOLDING
+            runs = book.holds_devices  # what is frozen and told to end holds none
             self._counted[job] = (spec.queue, spec.tenant, runs)
             (self._running if runs else self._waiting)[spec.queue, spec.tenant] += 1
 

@@ -276,3 +276,14 @@ def test_job_for_which_no_power_is_left_waits_and_says_so():
     plane.submit(*[make_spec(place) for place in range(4)], scripts=["run_ms=9000"] * 4)
     plane.run(until_ms=2_000)
     assert plane.control.job(4).reason == "PowerNotAvail"
+
+
+def test_frozen_job_that_is_told_to_end_is_not_counted_among_those_that_hold_devices():
+    plane = Plane(policy=PREEMPTING).start()
+    plane.submit(make_spec(suspendable=True), scripts=["run_ms=1000 save_ms=never"])
+    plane.run(until_ms=600)
+    plane.submit(make_spec(priority=9), scripts=["run_ms=100"])
+    plane.control.cancel((1,), actor="ada")
+    plane.control.turn(plane.clock.now_ms())  # only one: it was told, and has not ended yet
+    view = plane.control.cluster()
+    assert (plane.state(1), view.running, view.pending) == (JobState.COMPLETING, 1, 1)
