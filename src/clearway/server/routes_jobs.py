@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Annotated, Final
 
 from fastapi import Path, Query, Request, Response
@@ -17,7 +18,7 @@ from clearway.server.problems import Refusal
 from clearway.server.routing import PROBLEMS, dump_json, json_response, make_router, row_response
 from clearway.server.services import Services, services_of
 from clearway.server.shown import jobs_in, show_explanation
-from clearway.server.submissions import Parsed, check_names, named_jobs, parse_submission
+from clearway.server.submissions import Parsed, check_names, named_jobs, note_models, parse_submission
 from clearway.wire.api import API, JobCounts, JobIds, JobPage, SubmitRequest, Submitted
 from clearway.wire.api_requests import JOB_ID_MAX, JobIdsModel, JobParams, SubmitModel, SubmitParams
 from clearway.wire.api_rows import encode_row, encode_rows, field_names
@@ -45,6 +46,9 @@ async def submit_jobs(request: Request, body: SubmitModel, params: Annotated[Sub
     reach = await services.reach(request)
     parsed = await _parse(services, body.to_request(), reach)
     await _check_dependencies(services, parsed, reach)
+    if any(job.request.device_models for job in parsed.jobs):
+        lines = note_models(parsed.jobs, await services.read(services.control.cluster))
+        parsed = replace(parsed, notes=(*parsed.notes, *lines))
     if params.test_only:
         check_names(parsed.jobs, await services.read(services.control.cluster))
         numbers = tuple(JobId(1 + place) for place in range(len(parsed.jobs)))

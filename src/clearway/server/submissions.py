@@ -70,6 +70,19 @@ def parse_submission(request: SubmitRequest, reach: Reach, *, now_ms: int, shape
     return Parsed(tuple(jobs), tuple(runs), _find_firsts(jobs), tuple(notes)[:NOTES_MAX])
 
 
+def note_models(jobs: Iterable[JobSpec], cluster: ClusterView) -> tuple[str, ...]:
+    """A line for each device model that is asked for and that no node has: its jobs are accepted, and wait."""
+    known = list(dict.fromkeys(device.model for node in cluster.nodes for device in node.devices))
+    notes = []
+    for models in dict.fromkeys(job.request.device_models for job in jobs):
+        if models and not set(models) & set(known):
+            there = ", ".join(known) or "none"
+            nearest = suggest_name(models[0], known)
+            hint = f"; {nearest}" if nearest else ""
+            notes.append(f"no node has a device {' or '.join(models)}, of models there are: {there}{hint}")
+    return tuple(notes[:NOTES_MAX])
+
+
 def named_jobs(jobs: Iterable[JobSpec]) -> tuple[JobId, ...]:
     """Jobs accepted earlier on which these depend."""
     named = (dependency.job for job in jobs for dependency in job.dependencies)

@@ -317,6 +317,16 @@ def parse_milli(value: Scalar) -> int:
     return _bounded(math.ceil(Fraction(cleaned) * MILLI), value, expected)
 
 
+NO_MODELS: Final = frozenset(
+    (
+        *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "twelve", "sixteen"),
+        *("none", "all", "any", "some", "auto", "max", "min", "half", "quarter", "few", "many"),
+        *("yes", "no", "true", "false", "on", "off"),
+    )
+)
+"""Words that people write for a count. No device is called so, and a job that asks for one would wait for ever."""
+
+
 def parse_devices(value: Scalar) -> DeviceRequest:
     """`8`, `H100:8` (SkyPilot), `A100:40GB:2` (dstack), `H100` (one): model, memory per device and count in any order
     after the model. A part of digits is the count, a part with a memory unit the memory."""
@@ -331,6 +341,9 @@ def parse_devices(value: Scalar) -> DeviceRequest:
             model = part
         else:
             raise ParseError(expected=expected, found=value, hint="each part at most once, the model first")
+    if model.lower() in NO_MODELS:
+        hint = f"{model!r} would be taken for a model's name; write the count in digits"
+        raise ParseError(expected=expected, found=value, hint=hint)
     return DeviceRequest(count=1 if count < 0 else count, model=model, memory_bytes=memory)
 
 

@@ -37,6 +37,14 @@ def test_job_files_scripts_and_structures_go_together_in_one_request(ask, contro
     assert {job.submit_ms for job in control.jobs.values()} == {NOW_MS}
 
 
+def test_a_model_that_no_node_has_is_said_at_once(ask, control):
+    answer = submit(ask, {"job": {"run": "x", "resources": {"gpus": "H100:2"}}})
+    assert "no node has a device H100, of models there are: h100; did you mean 'h100'?" in answer.json()["notes"]
+    answer = submit(ask, {"job": {"run": "x", "resources": {"gpus": "h100:2"}}})
+    assert not any("no node" in note for note in answer.json()["notes"])
+    assert len(control.jobs) == 2, "nodes may come"
+
+
 def test_a_job_gets_the_first_tenant_of_its_submitter(ask, control):
     submit(ask, {"job": {"run": "x"}})
     submit(ask, {"job": {"run": "x"}}, user="op")

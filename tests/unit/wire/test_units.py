@@ -244,6 +244,12 @@ def test_devices_are_read_in_the_forms_of_sky_and_dstack(value, request_):
     assert parse_devices(value) == request_
 
 
+@pytest.mark.parametrize("value", ["one", "Two", "all", "half:2", "none"])
+def test_words_for_a_count_are_no_models(value):
+    with pytest.raises(InputError, match="write the count in digits"):
+        parse_devices(value)
+
+
 @pytest.mark.parametrize("value", ["H100:8:9", "8:H100", "", ":8", "H100:", True, 1.5])
 def test_devices_that_say_two_things_are_an_error(value):
     with pytest.raises(InputError, match="expected a number of devices"):
