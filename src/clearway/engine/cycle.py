@@ -26,11 +26,11 @@ from clearway.engine.reasons import REASONS
 from clearway.engine.rows import KIND_NUMBERS
 from clearway.engine.scan import (
     AT_DEVICES,
+    AT_DUE_MS,
     AT_LOOKED,
     AT_MOVED,
     AT_NODES,
     AT_POSITION,
-    AT_RESERVED_MS,
     AT_STARTED,
     AT_STATUS,
     MEMO,
@@ -106,7 +106,7 @@ class Planner:
         self._trial = Trial(state, self.weights)
         self._tried: set[int] = set()
         self._retry_ms = FOREVER_MS
-        self._reserved_ms = FOREVER_MS
+        self._due_ms = FOREVER_MS
         self._gate: PowerGate | None = None
         self._empty = Plan(0)
         self.is_strict_stop = False
@@ -191,7 +191,7 @@ class Planner:
             or state.order_shrank
             or self.was_cut
             or state.now_ms >= self._retry_ms
-            or state.now_ms >= self._reserved_ms
+            or state.now_ms >= self._due_ms
             or bool(state.fresh)
             or bool(state.to_stop)
             or self._order_is_due()
@@ -202,7 +202,7 @@ class Planner:
         state = self.state
         if state.fresh or state.order.count or state.to_stop or state.claims or self._touches_running:
             return False
-        if self._reserved_ms < FOREVER_MS or state.power_budget_watts is not None or state.caps:
+        if self._due_ms < FOREVER_MS or state.power_budget_watts is not None or state.caps:
             return False
         state.capacity_grew = state.order_shrank = self.was_cut = self.is_strict_stop = False
         self.memo.fill(FOREVER_MS)
@@ -214,9 +214,10 @@ class Planner:
             return False
         return self.state.refreshed_ms == NONE or self.state.now_ms - self.state.refreshed_ms >= refresh
 
-    def _reservation_is_due(self) -> bool:
-        """Whether a reservation's start has come though nothing was given back: what it counted on is late."""
-        return self._reserved_ms <= self.state.now_ms
+    def _is_late(self) -> bool:
+        """Whether what reservations count on is late: a running job outlived its expected end, or a reservation's start
+        has come though nothing was given back."""
+        return self._due_ms <= self.state.now_ms
 
     def wake_ms(self) -> int | None:
         """When to look again though nothing happens: a begin time, the rest of a queue that was too long for one cycle,
@@ -342,7 +343,7 @@ class Planner:
     def _is_enough(self, first: int, before: int) -> bool:
         """Whether looking at the fresh rows alone decides the same as looking at all."""
         state = self.state
-        if state.capacity_grew or state.order_shrank or self.was_cut or self._reservation_is_due():
+        if state.capacity_grew or state.order_shrank or self.was_cut or self._is_late():
             return False
         if state.policy.fair_share.dominant or self._gate is not None:
             return False
@@ -379,7 +380,7 @@ class Planner:
             order = self._scan_without_powerless(order, begin)
             progress = self.progress.tolist()
         started = progress[AT_STARTED]
-        self._reserved_ms = progress[AT_RESERVED_MS]
+        self._due_ms = progress[AT_DUE_MS]
         self.was_cut = progress[AT_STATUS] == STATUS_CUT
         if fresh is None:
             self._note_cut(order, begin, progress[AT_POSITION], started)

@@ -28,7 +28,6 @@ from clearway.model.allocation import Allocation
 from clearway.model.jobs import Request, StopCause
 from clearway.model.neighbours import NeighbourKind
 from clearway.model.plan import Migrate, Move, Reserve, Resize, Stop, Suspend
-from clearway.model.units import FOREVER_MS
 
 LOOKED_MAX: Final = 64
 """Waiting jobs looked at per cycle for whether room may be made for them."""
@@ -151,7 +150,7 @@ def _let_go(trial: Trial, victim: Victim) -> None:
     trial.let_go(record.row, record.allocation)
     if victim.keeps:
         kept = kept_part(record.allocation, victim.keeps, record.spec.request.devices)
-        trial.hold(record.row, trial.state.now_ms, FOREVER_MS, kept)
+        trial.hold(record.row, kept)
 
 
 def _fits(trial: Trial, row: int) -> Allocation | None:

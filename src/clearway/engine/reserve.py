@@ -13,6 +13,7 @@ from clearway.engine.box import (
     LINK_POOL,
     META_FILLED,
     META_LISTED,
+    META_MANY_POOLS,
     META_NODE_ASKED,
     META_NODES,
     META_POOLS,
@@ -74,6 +75,8 @@ from clearway.engine.tables import (
     LEVEL_SITE,
     NODE_CPU_FREE,
     NODE_MEM_FREE,
+    NODE_POOL_BEGIN,
+    NODE_POOL_END,
     NODE_USABLE,
     NONE,
     POOL_DEVICE_BEGIN,
@@ -156,6 +159,18 @@ def future_capacity(box: Box, cls: int, pool: int, most: int) -> int:
     return most
 
 
+@compiled_inside
+def future_capacity_around(box: Box, cls: int, pool: int, most: int) -> int:
+    """`future_capacity` of the pool, with that of all pools of its node where they share CPUs or memory that count."""
+    if box.meta[META_MANY_POOLS] == 0 or (box.classes[CLASS_CPU, cls] == 0 and box.classes[CLASS_MEM, cls] == 0):
+        return future_capacity(box, cls, pool, most)
+    node = box.pools[POOL_NODE, pool]
+    total = 0
+    for near in range(box.nodes[NODE_POOL_BEGIN, node], box.nodes[NODE_POOL_END, node]):
+        total += future_capacity(box, cls, near, most)
+    return total
+
+
 @compiled_inline
 def shift_future(box: Box, holder: int, link: int, sign: int, cls: int, most: int) -> int:
     """Add (sign 1) or take away (−1) a footprint of class `holder` in the work space.
@@ -174,11 +189,11 @@ def shift_future(box: Box, holder: int, link: int, sign: int, cls: int, most: in
         if box.nodes[NODE_USABLE, node] == 0:
             continue
         if cls != NONE:
-            change -= future_capacity(box, cls, pool, most)
+            change -= future_capacity_around(box, cls, pool, most)
         box.work[WORK_POOL, pool] += count * milli
         box.work[WORK_CPU, node] += count * cpu
         box.work[WORK_MEM, node] += count * memory
-        change += count * milli if cls == NONE else future_capacity(box, cls, pool, most)
+        change += count * milli if cls == NONE else future_capacity_around(box, cls, pool, most)
     return change
 
 
@@ -374,7 +389,7 @@ def postpone_overdue(box: Box, now_ms: int) -> None:
     Else the future begins with devices that are taken to be free at once, again and again, and nothing else may have
     them: the machine drains. Doubling is the usual correction (Tsafrir, Etsion and Feitelson, TPDS 2007).
     """
-    while has_overdue(box, now_ms):
+    while first_expected_end(box) <= now_ms:
         settle_running(box)
         first = after_gaps(box, 0)
         row = box.running[RUNNING_ROW, first]
@@ -389,17 +404,16 @@ def postpone_overdue(box: Box, now_ms: int) -> None:
 
 
 @compiled_inside
-def has_overdue(box: Box, now_ms: int) -> bool:
-    """Whether a running job outlived its expected end."""
+def first_expected_end(box: Box) -> int:
+    """When the first of the running jobs is expected to end; FOREVER_MS where none is."""
+    end_ms = FOREVER_MS
     for index in range(box.meta[META_LISTED]):
         if box.running[RUNNING_ROW, index] >= 0:
-            if box.running[RUNNING_END, index] <= now_ms:
-                return True
+            end_ms = box.running[RUNNING_END, index]
             break
     for index in range(box.meta[META_LISTED], box.meta[META_RUNNING]):
-        if box.running[RUNNING_END, index] <= now_ms:
-            return True
-    return False
+        end_ms = min(end_ms, box.running[RUNNING_END, index])
+    return end_ms
 
 
 @compiled_inside

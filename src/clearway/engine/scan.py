@@ -47,7 +47,13 @@ from clearway.engine.reasons import (
     REASON_RESOURCES,
     REASON_TOPOLOGY,
 )
-from clearway.engine.reserve import clear_reservations, postpone_overdue, reserve, reserved_digest
+from clearway.engine.reserve import (
+    clear_reservations,
+    first_expected_end,
+    postpone_overdue,
+    reserve,
+    reserved_digest,
+)
 from clearway.engine.tables import (
     CLASS_CPU,
     CLASS_DEVICES,
@@ -96,7 +102,7 @@ AT_NODES: Final = 3  # next free place in out_nodes
 AT_DEVICES: Final = 4
 AT_LOOKED: Final = 5
 AT_RESERVING: Final = 6  # reservations that were tried
-AT_RESERVED_MS: Final = 7  # when the first reservation begins; FOREVER_MS = there is none
+AT_DUE_MS: Final = 7  # until when the reservations are good, see `foreseen_until_ms`
 AT_LISTED: Final = 8  # started jobs that are in the list of running ones; the others are not needed there yet
 AT_OUTLASTING: Final = 9  # 1 = a job started that is expected to run when a reservation begins
 AT_MOVED: Final = 10  # 1 = with what has started, other reservations would be made now
@@ -420,6 +426,18 @@ def first_reserved_ms(box: Box) -> int:
 
 
 @compiled_inside
+def foreseen_until_ms(box: Box, progress: np.ndarray, out: np.ndarray) -> int:
+    """When the first of what the reservations count on is expected: the end of a running job or a reservation's begin.
+    If it does not come to pass they are to be made anew. FOREVER_MS where nothing is reserved."""
+    due_ms = first_reserved_ms(box)
+    if due_ms == FOREVER_MS:
+        return due_ms
+    for index in range(progress[AT_LISTED], progress[AT_STARTED]):
+        due_ms = min(due_ms, box.jobs[JOB_END_MS, out[OUT_ROW, index]])
+    return min(due_ms, first_expected_end(box))
+
+
+@compiled_inside
 def would_move(box: Box, settings: np.ndarray, progress: np.ndarray, out: np.ndarray) -> bool:
     """Whether a scan made now, with what this one started, would make other reservations, behind which other jobs may
     start: a limit now forbids what had one, or a job that outlasts its start left it other pools to choose from.
@@ -529,7 +547,7 @@ def scan_entry(
     if status == STATUS_ROOM:
         return
     progress[AT_MOVED] = progress[AT_STARTED] > 0 and would_move(box, settings, progress, out)
-    progress[AT_RESERVED_MS] = first_reserved_ms(box)
+    progress[AT_DUE_MS] = foreseen_until_ms(box, progress, out)
     if settings[SET_KEEP] == 0:
         undo(box, out, progress[AT_STARTED], progress[AT_LISTED], out_nodes, out_devices)
     else:

@@ -7,7 +7,7 @@ import numpy as np
 from clearway.engine.box import META_RESERVATIONS
 from clearway.engine.claims import claim_entry, unclaim_entry
 from clearway.engine.gang import place_entry
-from clearway.engine.hold import hold_until_entry, let_go_entry
+from clearway.engine.hold import hold_entry, hold_until_entry, let_go_entry
 from clearway.engine.policy import FloatArray
 from clearway.engine.quota import queue_take, tenant_take
 from clearway.engine.reasons import PLACED
@@ -43,12 +43,12 @@ class Trial:
             lambda: hold_until_entry(row, start_ms, end_ms, allocation.nodes, allocation.devices, state.door)
         )
 
-    def hold(self, row: int, start_ms: int, end_ms: int, allocation: Allocation) -> None:
-        """As if the job held the allocation."""
+    def hold(self, row: int, allocation: Allocation) -> None:
+        """As if the job held the allocation from now on, for the run time that planning assumes."""
         state = self.state
         before = state.rows.table[[JOB_START_MS, JOB_END_MS], row].copy()
         state.make_room_for(allocation)
-        hold_until_entry(row, start_ms, end_ms, allocation.nodes, allocation.devices, state.door)
+        hold_entry(row, state.now_ms, allocation.nodes, allocation.devices, state.door)
 
         def undo() -> None:
             let_go_entry(row, allocation.nodes, allocation.devices, state.door)
@@ -67,7 +67,7 @@ class Trial:
         state, cls = self.state, int(self.state.rows.table[JOB_CLASS, row])
         unclaim_entry(cls, allocation.nodes, allocation.devices, state.door)
         self._undo.append(lambda: claim_entry(cls, row, allocation.nodes, allocation.devices, state.door))
-        self.hold(row, state.now_ms, FOREVER_MS, allocation)
+        self.hold(row, allocation)
 
     def count(self, row: int, milli: int) -> None:
         """As if the job held `milli` more, for quota and limits only."""

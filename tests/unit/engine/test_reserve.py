@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from clearway.engine.policy import Backfill
-from clearway.model.cluster import QueueSpec
-from clearway.model.events import QueueSet, TimerFired
+from clearway.engine.policy import Backfill, Preemption, PreemptMode
+from clearway.model.cluster import DeviceGroup, NodeSpec, QueueSpec
+from clearway.model.events import JobStopped, NodeAdded, QueueSet, TimerFired
+from clearway.model.jobs import StopCause
 from clearway.model.units import HOUR_MS
 from support.engine import EASY, add_nodes, finish, make_kernel, started, started_jobs, submit
 
@@ -106,3 +107,42 @@ def test_an_overdue_job_moves_the_reservation_on():
     kernel.handle(TimerFired(2 * HOUR_MS))
     assert planned(kernel, 2) >= 2
     assert started_jobs(finish(kernel, 1, at_ms=3 * HOUR_MS)) == [2]
+
+
+def test_a_job_that_arrives_when_a_running_one_is_late_is_judged_by_a_later_reservation():
+    """Job 1 is late after one hour, so that job 3 cannot start at the third, and job 4 does not delay it."""
+    kernel = make_kernel(EASY)
+    add_nodes(kernel, 1, 8)
+    submit(kernel, hours(3, 1), hours(4, 3), hours(8, 1))
+    assert planned(kernel, 3) == 3
+    assert started_jobs(submit(kernel, hours(1, 1.5), at_ms=2 * HOUR_MS)) == [4]
+
+
+def test_a_job_that_waits_when_a_running_one_is_late_is_judged_by_a_later_reservation():
+    kernel = make_kernel(EASY)
+    add_nodes(kernel, 1, 8)
+    submit(kernel, hours(3, 2), hours(4, 3), hours(8, 1))
+    assert started(submit(kernel, hours(1, 1.5), at_ms=19 * HOUR_MS // 10)) == []
+    assert started_jobs(kernel.handle(TimerFired(5 * HOUR_MS // 2))) == [4]
+
+
+def test_a_reservation_counts_on_cpus_that_come_free_beside_other_devices_of_the_node():
+    """Job 3 wants the device of model B, which is free, and a CPU of its node, which job 1 has for two hours."""
+    kernel = make_kernel(EASY)
+    groups = tuple(DeviceGroup(model=model, count=1) for model in "AB")
+    kernel.handle(NodeAdded(0, NodeSpec(name="both", groups=groups, cpu_milli=1_000)))
+    kernel.handle(NodeAdded(0, NodeSpec(name="other", groups=groups[:1], cpu_milli=1_000)))
+    submit(kernel, hours(1, 2, cpu_milli=1_000, nodes=("both",), device_models=("A",)), hours(1, 1, nodes=("other",)))
+    submit(kernel, hours(1, 1, cpu_milli=1_000, device_models=("B",)))
+    assert planned(kernel, 3) == 2
+
+
+def test_what_starts_on_devices_that_were_kept_for_it_is_expected_to_end_as_any_other():
+    """Job 1 leaves for the urgent job 2, which starts at once, and is to follow when that has ended."""
+    preemption = Preemption(mode=PreemptMode.PRIORITY, protection_ms=0)
+    kernel = make_kernel(replace(EASY, preemption=preemption))
+    add_nodes(kernel, 1, 8)
+    submit(kernel, hours(8, 9))
+    submit(kernel, hours(8, 1, priority=5), at_ms=HOUR_MS)
+    assert started_jobs(kernel.handle(JobStopped(HOUR_MS, 1, 1, StopCause.PREEMPTED, 0))) == [2]
+    assert planned(kernel, 1) == 2
