@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from clearway.adapters.local import client
-from clearway.adapters.local.keeper.main import SOCKET
+from clearway.adapters.local.keeper.home import SOCKET
+from clearway.adapters.local.keeper.host import Settings
 from clearway.model.events import (
     CheckpointSaved,
     DeviceDown,
@@ -278,6 +279,21 @@ def test_keeper_whose_state_was_removed_leaves_the_socket_of_the_next_one_there(
         bench.connect()
         wait_until(lambda: not is_alive(old), "the end of the one before")
         assert (bench.state / SOCKET).exists()
+
+
+def test_keeper_whose_state_was_removed_ends_its_jobs_and_itself_and_writes_nothing_into_the_next_state(tmp_path):
+    with local_bench(tmp_path, settings=Settings(kill_wait_ms=200, idle_exit_ms=600_000)) as bench:
+        bench.add(5, "echo $$ > pid; exec sleep 600")
+        bench.start(5, 1, (0, (1,)))
+        bench.wait(JobStarted, 5)
+        old, job = bench.keeper_pid(), int((bench.workdir / "pid").read_text())
+        bench.backend.close()
+        shutil.rmtree(bench.state)
+        bench.backend = bench.make()
+        bench.connect()
+        wait_until(lambda: not is_alive(job) and not is_alive(old), "the end of both")
+        assert list((bench.state / "runs").iterdir()) == []
+        assert bench.keeper_pid() != old
 
 
 def test_keeper_does_not_wait_for_the_time_limit_of_a_job_that_has_ended(tmp_path):

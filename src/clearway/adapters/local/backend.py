@@ -351,7 +351,7 @@ class LocalBackend:
                 is_move=is_move,
                 is_movable=self._devices.is_virtual or spec.request.devices == 0,
             )
-            launch = make_launch(task, self._devices, self._config.extra_environment)
+            launch = make_launch(task, self._devices)
         except (AccountError, ContainerError, ValueError) as error:
             self._refuse(now_ms, command.job, str(error))
             return

@@ -17,7 +17,7 @@ from typing import Final
 
 import clearway
 from clearway.adapters.local.config import LocalConfig
-from clearway.adapters.local.keeper.main import SOCKET
+from clearway.adapters.local.keeper.home import SOCKET
 from clearway.adapters.local.keeper.messages import Message, render_message
 from clearway.model.errors import ClearwayError
 
@@ -83,7 +83,7 @@ def make_state(config: LocalConfig) -> None:
     """The directories, with the modes that keep others out, and let jobs of others reach theirs."""
     is_shared = os.geteuid() == 0
     config.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    config.state.chmod(0o711 if is_shared and config.jobs is None else 0o700)
+    config.state.chmod(0o711 if is_shared else 0o700)
     config.jobs_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     config.jobs_folder.chmod(0o711 if is_shared else 0o700)
 

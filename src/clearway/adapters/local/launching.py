@@ -62,14 +62,14 @@ class Task:
     is_movable: bool = True
 
 
-def make_launch(task: Task, devices: DeviceSource, extra: Mapping[str, str]) -> Launch:
+def make_launch(task: Task, devices: DeviceSource) -> Launch:
     """What the keeper is told. Raises ValueError where a signal is unknown, ContainerError."""
     spec, run, account = task.spec, task.run, task.account
     workdir = run.workdir or (account.home if os.path.isdir(account.home) else str(task.job_dir))
     before_limit = run.limit_signal
     checkpoint = spec.checkpoint
     count = len(task.place)
-    environment = _common_environment(task, extra)
+    environment = _common_environment(task)
     argv = (*_find_interpreter(run), *run.args)
     replicas = _make_replicas(task, devices, workdir)
     if run.image:
@@ -231,7 +231,7 @@ def _replica_environment(
     }
 
 
-def _common_environment(task: Task, extra: Mapping[str, str]) -> dict[str, str]:
+def _common_environment(task: Task) -> dict[str, str]:
     """What is ours is not the user's to change: a variable inherited from another job would send ranks astray."""
     account = task.account
     return {
@@ -241,7 +241,6 @@ def _common_environment(task: Task, extra: Mapping[str, str]) -> dict[str, str]:
         "SHELL": account.login_shell,
         "PATH": PATH,
         "LANG": "C.UTF-8",
-        **extra,
         **dict(task.run.environment),
         **_own_environment(task),
     }

@@ -1,7 +1,5 @@
 """The keeper's loop: one socket, its children, their pipes, and what is due."""
 
-import errno
-import fcntl
 import json
 import os
 import resource
@@ -19,6 +17,7 @@ from typing import Final
 
 from clearway.adapters.local.keeper import contract, processes
 from clearway.adapters.local.keeper.cgroups import Groups
+from clearway.adapters.local.keeper.home import Home, take_home
 from clearway.adapters.local.keeper.host import (
     DROPPED,
     FIRST_VISIT_MS,
@@ -37,8 +36,6 @@ from clearway.adapters.local.keeper.runs import Run
 from clearway.adapters.local.keeper.spawn import HANDLED
 from clearway.adapters.local.keeper.warden import find_family, fork_keeper
 
-SOCKET: Final = "keeper.sock"
-LOCK: Final = "keeper.lock"
 LINE: Final = "line"
 """What a request has beside its own: itself, as it came."""
 RESULTS_MAX: Final = 20_000
@@ -55,13 +52,14 @@ the disk as long as a start, and starts go first."""
 
 
 class Keeper:
-    """Implements `host.Host`. state: the directory; one keeper holds its lock. warden: pid of its parent."""
+    """Implements `host.Host`. home: the state directory. warden: pid of its parent."""
 
-    def __init__(self, state: Path, name: str, settings: Settings, warden: int) -> None:
+    def __init__(self, home: Home, name: str, settings: Settings, warden: int) -> None:
         self.settings = settings
+        self._home = home
         self._warden = warden
         self.boot = processes.read_boot_id()
-        self.records = Records(state)
+        self.records = Records(home.state)
         self.groups = Groups(name, is_forbidden=settings.is_without_cgroups)
         self._runners = Runners(self.groups, settings.files_max, self._await_runner)
         self._runs: dict[int, Run] = {}
@@ -107,7 +105,8 @@ class Keeper:
         while not self._is_over:
             self._wait()
             self._advance_due()
-        self._tidy(len(self._untidy))
+        if self._home.is_here:
+            self._tidy(len(self._untidy))
         self._runners.end_all()
         self.groups.leave(*find_family(self._warden))
 
@@ -123,9 +122,21 @@ class Keeper:
                 self._guard(take)
             if self._client is not None and key.fd == self._client.fileno() and mask & selectors.EVENT_WRITE:
                 self._flush()
+        if self._home.is_newly_lost(tick_ms()):
+            self._give_up()
         if not self._due or not self._runs:  # what is due of a run that has ended, such as its time limit, stays there
             self._runners.end_idle()
             self._exit_if_idle()
+
+    def _give_up(self) -> None:
+        """The state was removed: nobody finds the runs again, and another keeper may give their devices away."""
+        self._hang_up()
+        self._untidy.clear()
+        self._behind.clear()
+        self._patience_ms = 0
+        for run in list(self._runs.values()):
+            run.successor = None
+            self._guard(lambda run=run: run.end(DROPPED, self.settings.kill_wait_ms))  # type: ignore[misc]
 
     def _guard(self, take: Callable[[], None]) -> None:
         """A fault of ours with one run must not end the others."""
@@ -487,7 +498,7 @@ class Keeper:
         client, _ = listener.accept()
         credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         _, uid, _ = struct.unpack("3i", credentials)
-        if uid not in (0, os.getuid()):
+        if uid not in (0, os.getuid()) or self._home.is_lost:
             client.close()
             return
         self._hang_up()
@@ -556,45 +567,26 @@ class Keeper:
             self._selector.modify(self._client.fileno(), events)
 
 
-def _listen(state: Path) -> socket.socket:
-    """A socket for the state's owner alone. By way of the directory's descriptor: a socket's path must be short."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    folder = os.open(state, os.O_RDONLY | os.O_DIRECTORY)
-    os.umask(0o177)
-    (state / SOCKET).unlink(missing_ok=True)
-    listener.bind(f"/proc/self/fd/{folder}/{SOCKET}")
-    os.umask(0o077)
-    os.close(folder)
-    listener.listen(8)
-    listener.setblocking(False)
-    return listener
-
-
 def main() -> None:
     """Arguments: the state directory, a name for control groups, settings as JSON. Returns at once in the process that
     was called, when the keeper listens in another; exit status 0 also where one listens already."""
     state, name, settings = Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
     os.umask(0o077)
-    lock = os.open(state / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno != errno.EWOULDBLOCK:
-            raise
+    home = take_home(state)
+    if home is None:
         return
-    listener = _listen(state)
+    listener = home.listen()
     if os.fork():
         return
     os.setsid()
     os.chdir("/")
-    warden = fork_keeper(state, lock, listener.fileno())
+    warden = fork_keeper(state, home.lock, listener.fileno())
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     processes.become_subreaper()
-    keeper = Keeper(state, name, Settings(**settings, files_max=soft), warden)
+    keeper = Keeper(home, name, Settings(**settings, files_max=soft), warden)
     keeper.groups.shelter(*find_family(warden))
     try:
         keeper.serve(listener)
     finally:
-        if processes.is_still(lock, state / LOCK):  # not where the state was removed, and made anew for another keeper
-            (state / SOCKET).unlink(missing_ok=True)
+        home.leave()

@@ -5,6 +5,9 @@ that it was started, and whoever fails to make it does not start it again. Its l
 (`launch`), then what there is of it (`started`, the last one counts), how processes ended while no keeper lived
 (`exit`), then how it ended (`result`). `saved/<job>` holds the work that is safe, over all generations.
 
+All is done by descriptors of the directories: what a keeper writes whose state was removed goes nowhere, and never into
+the state that another one made in its place.
+
 A line is one write, and is whole when its newline is there. Nothing is forced to the disk: what was written survives
 the death of the keeper, and when the machine dies so does every job, which the boot id tells.
 """
@@ -57,17 +60,15 @@ class Records:
     """The directory `state`, mode 0700, and what is below it."""
 
     def __init__(self, state: Path) -> None:
-        self._runs = state / "runs"
-        self._saved = state / "saved"
-        self._runs.mkdir(mode=0o700, exist_ok=True)
-        self._saved.mkdir(mode=0o700, exist_ok=True)
+        self._runs = _open_folder(state / "runs")
+        self._saved = _open_folder(state / "saved")
 
     def begin(self, launch: Launch, line: bytes = b"") -> bool:
         """Mark this generation as started; False = it was before. line: the request that said so, as it came; it has
         all of the launch, and is written as it is."""
-        path = self._path(launch.job, launch.generation)
+        name = _name(launch.job, launch.generation)
         try:
-            descriptor = os.open(path, _APPEND | os.O_CREAT | os.O_EXCL, 0o600)
+            descriptor = os.open(name, _APPEND | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self._runs)
         except FileExistsError:
             return False
         _write(descriptor, line or render_message({"launch": launch.to_message()}))
@@ -97,23 +98,23 @@ class Records:
 
     def note_saved(self, job: int, saved_ms: int) -> None:
         """Work of the job that is safe. Renamed into place: an older value is better than none."""
-        path = f"{self._saved}/{job}"
-        descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        descriptor = os.open(f"{job}.new", flags, 0o600, dir_fd=self._saved)
         _write(descriptor, render_message({"saved_ms": saved_ms}))
-        os.rename(f"{path}.new", path)
+        os.rename(f"{job}.new", str(job), src_dir_fd=self._saved, dst_dir_fd=self._saved)
 
     def read_saved(self, job: int) -> int:
         """Work of the job that is safe, in milliseconds."""
-        lines = _read(f"{self._saved}/{job}")
+        lines = _read(str(job), self._saved)
         return int(lines[0].get("saved_ms", 0)) if lines else 0
 
     def forget(self, job: int, generation: int) -> None:
         """Nobody will ask about this generation again."""
-        _unlink(self._path(job, generation))
+        _unlink(_name(job, generation), self._runs)
 
     def forget_saved(self, job: int) -> None:
         """The job is over for good."""
-        _unlink(f"{self._saved}/{job}")
+        _unlink(str(job), self._saved)
 
     def list(self) -> list[tuple[int, int]]:
         """All (job, generation) known, in order."""
@@ -128,7 +129,7 @@ class Records:
         """What is known of a generation."""
         launch, started, result = None, None, None
         exits: dict[tuple[int, int], int] = {}
-        for line in _read(self._path(job, generation)):
+        for line in _read(_name(job, generation), self._runs):
             if "launch" in line:
                 launch = Launch.of_message(line["launch"])
             elif "started" in line:
@@ -145,13 +146,20 @@ class Records:
     def _append(self, job: int, generation: int, line: Message) -> None:
         """A generation that was forgotten meanwhile stays so."""
         try:
-            descriptor = os.open(self._path(job, generation), _APPEND)
+            descriptor = os.open(_name(job, generation), _APPEND, dir_fd=self._runs)
         except FileNotFoundError:
             return
         _write(descriptor, render_message(line))
 
-    def _path(self, job: int, generation: int) -> str:
-        return f"{self._runs}/{job}.{generation}"
+
+def _name(job: int, generation: int) -> str:
+    return f"{job}.{generation}"
+
+
+def _open_folder(path: Path) -> int:
+    """A descriptor of the directory, which is made if need be, for as long as the process lives."""
+    path.mkdir(mode=0o700, exist_ok=True)
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def _write(descriptor: int, line: bytes) -> None:
@@ -161,10 +169,10 @@ def _write(descriptor: int, line: bytes) -> None:
         os.close(descriptor)
 
 
-def _read(path: str) -> list[Message]:
+def _read(name: str, folder: int) -> list[Message]:
     """Whole lines; a torn last one was never written."""
     try:
-        with open(path, "rb") as file:
+        with open(os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder), "rb") as file:
             text = file.read()
     except OSError:
         return []
@@ -179,8 +187,8 @@ def _read(path: str) -> list[Message]:
     return lines
 
 
-def _unlink(path: str) -> None:
+def _unlink(name: str, folder: int) -> None:
     try:
-        os.unlink(path)
+        os.unlink(name, dir_fd=folder)
     except FileNotFoundError:
         return
