@@ -1,4 +1,4 @@
-"""Claims on devices of a real API server (resource.k8s.io/v1), made from templates and taken back by its controllers."""
+"""Claims on devices of a real API server (resource.k8s.io/v1), made from templates and freed by its controllers."""
 
 import pytest
 

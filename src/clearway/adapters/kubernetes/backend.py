@@ -366,7 +366,8 @@ class KubernetesBackend:
 
     def _put_pod(self, data: Json) -> None:
         try:
-            self.book.put_pod(parse_pod(data, self._config))
+            known = self.book.pods.get(data["metadata"]["uid"])
+            self.book.put_pod(parse_pod(data, self._config, known))
         except UnreadableError as error:
             log.warning("left out: %s", error)
 

@@ -3,6 +3,7 @@ claim while it has devices, then its devices and whom they are for, in one statu
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from clearway.adapters.kubernetes.claims import Choice, Claims
@@ -29,7 +30,7 @@ async def write_claims(client: Client, claims: Claims, lock: threading.Lock, pod
         configs = {name: claims.configs_of(name) for name in claims.classes}
     for key, choice in found:
         try:
-            await _change(client, key, lambda claim, choice=choice: _give(claim, choice, pod, configs))
+            await _change(client, key, partial(_give, choice=choice, pod=pod, configs=configs))
         except ApiError:
             with lock:
                 claims.take_back(key)

@@ -80,6 +80,7 @@ class Client:
         self._session = aiohttp.ClientSession(
             connector=api.rest_client.pool_manager.connector,
             connector_owner=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=READ_BYTES,
             headers={"User-Agent": "clearway"},
             trace_configs=[] if may_write is None else [self._make_fence()],

@@ -1,6 +1,6 @@
 """What Clearway needs to know of the objects of an API server: frozen values, compared by value."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 Pairs = tuple[tuple[str, str], ...]
@@ -168,7 +168,7 @@ class PodFacts:
     what it asks about pods beside it. wishes: weights and terms of preferred node affinity. claims: names of the
     PersistentVolumeClaims of its volumes. nominated: the node on which its scheduler makes room for it, "" = none.
     device_claims: names of its ResourceClaims, "" = one that is still to be made; claim_sources: what its spec says of
-    them, the same in pods of one template.
+    them, the same in pods of one template. generation: counts changes of its spec, the binding apart; 0 = unknown.
     """
 
     uid: str
@@ -198,6 +198,7 @@ class PodFacts:
     nominated: str = ""
     device_claims: tuple[str, ...] = ()
     claim_sources: tuple[str, ...] = ()
+    generation: int = field(default=0, compare=False)
     unsupported: tuple[str, ...] = ()
 
     @property

@@ -17,11 +17,19 @@ from clearway.adapters.kubernetes.claims import Claims
 from clearway.adapters.kubernetes.company import Region, Society
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.facts import Demand, NodeFacts, PodFacts, Term, Toleration, Wish
-from clearway.adapters.kubernetes.parse import CPU, MEMORY, parse_mib
-from clearway.adapters.kubernetes.parse_claims import DeviceFacts
-from clearway.adapters.kubernetes.placement import PREFER_NOT, demand_label, find_mismatch, names_devices, score_node
+from clearway.adapters.kubernetes.offers import find_first, find_left, make_claimed, make_groups
+from clearway.adapters.kubernetes.parse import CPU, MEMORY
+from clearway.adapters.kubernetes.placement import (
+    PREFER_NOT,
+    demand_label,
+    find_lasting_mismatch,
+    find_mismatch,
+    find_shortage,
+    names_devices,
+    score_node,
+)
 from clearway.adapters.kubernetes.volumes import Volumes
-from clearway.model.cluster import DeviceGroup, NodeSpec
+from clearway.model.cluster import NodeSpec
 from clearway.model.events import DeviceDown, DeviceUp, Event, NodeAdded, NodeChanged, NodeDown, NodeUp
 from clearway.model.ids import NodeName
 from clearway.model.neighbours import NeighbourKind, NeighbourRule
@@ -66,7 +74,8 @@ def real_name(name: NodeName) -> str:
 class NodeEntry:
     """A node: what is known, what lies on it, and what the engine was told.
 
-    pods: by uid. held: device indices of Clearway's runs, by job. counted: replicas that the engine counts here in each
+    pods: by uid. used: what all of them ask. lasting: mismatches of demands that last as long as the node is as it is,
+    by label. held: device indices of Clearway's runs, by job. counted: replicas that the engine counts here in each
     crowd, by job. alias: its name for the engine. told: the spec that
     the engine knows, None = nothing. told_down: devices told to be down. told_silent: it was told to be down.
     """
@@ -74,6 +83,8 @@ class NodeEntry:
     facts: NodeFacts
     alias: NodeName
     pods: dict[str, PodFacts] = field(default_factory=dict)
+    used: dict[str, int] = field(default_factory=dict)
+    lasting: dict[tuple[str, str], str] = field(default_factory=dict)
     held: dict[int, list[int]] = field(default_factory=dict)
     counted: dict[int, Counter[str]] = field(default_factory=dict)
     aliases: int = 0
@@ -116,9 +127,11 @@ class Nodes:
             entry = self.entries[facts.name] = NodeEntry(
                 facts, NodeName(facts.name), self._homeless.pop(facts.name, {})
             )
+            for pod in entry.pods.values():
+                _count(entry.used, pod, 1)
         elif entry.facts == facts and not entry.is_gone:
             return
-        entry.facts, entry.is_gone = facts, False
+        entry.facts, entry.is_gone, entry.lasting = facts, False, {}
         self.society.put_node(facts)
         self.touch(facts.name)
 
@@ -152,7 +165,7 @@ class Nodes:
         offered = Counter(
             resource
             for entry in self.entries.values()
-            for (resource, _), group in zip(entry.facts.devices, _make_groups(entry.facts), strict=True)
+            for (resource, _), group in zip(entry.facts.devices, make_groups(entry.facts), strict=True)
             if not entry.is_gone and (not models or group.model in models)
         )
         return min(offered, key=lambda resource: (-offered[resource], resource), default="")
@@ -235,10 +248,17 @@ class Nodes:
         """The pod lies on the node and holds what it asks."""
         entry = self.entries.get(node)
         pods = self._homeless.setdefault(node, {}) if entry is None else entry.pods
-        if pod.uid in pods and pod.uid not in self._unbound:
-            self.society.count(pods[pod.uid], node, -1)
+        before = pods.get(pod.uid)
         pods[pod.uid] = pod
+        if before is not None and _weighs_the_same(before, pod):
+            return
+        if entry is not None:
+            _count(entry.used, pod, 1)
+            if before is not None:
+                _count(entry.used, before, -1)
         if pod.uid not in self._unbound:
+            if before is not None:
+                self.society.count(before, node, -1)
             self.society.count(pod, node, 1)
         self.touch(node)
 
@@ -262,6 +282,8 @@ class Nodes:
         pods = self._homeless.get(node, {}) if entry is None else entry.pods
         pod = pods.pop(uid, None)
         if pod is not None:
+            if entry is not None:
+                _count(entry.used, pod, -1)
             if uid not in self._unbound:
                 self.society.count(pod, node, -1)
             if pod.device_claims:
@@ -287,18 +309,28 @@ class Nodes:
     def free(self, entry: NodeEntry) -> dict[str, int]:
         """What is left of each resource of a node, beside every pod that lies there."""
         left = dict(entry.facts.amounts)
-        for pod in entry.pods.values():
-            for name, amount in pod.amounts:
-                left[name] = left.get(name, 0) - amount
+        for name, amount in entry.used.items():
+            left[name] = left.get(name, 0) - amount
         return left
 
     def find_mismatch(self, demand: Demand, entry: NodeEntry) -> str:
         """Why a pod may not lie on the node now, CPUs, memory and devices apart; "" = it may."""
+        return self._find_mismatch(demand, self._demands.get(demand), entry, self.free(entry))
+
+    def _find_mismatch(
+        self, demand: Demand, label: tuple[str, str] | None, entry: NodeEntry, free: Mapping[str, int]
+    ) -> str:
+        words = entry.lasting.get(label) if label is not None else None
+        if words is None:
+            words = find_lasting_mismatch(demand, entry.facts)
+            if label is not None:
+                entry.lasting[label] = words
+        if words:
+            return words
         ports = [port for pod in entry.pods.values() for port in pod.demand.ports] if demand.ports else ()
-        words = find_mismatch(demand, entry.facts, self.free(entry), ports)
-        if demand.wishes and not words:
-            return self.claims.judge(demand.wishes, entry.facts.name, is_lenient=True)
-        return words
+        if (words := find_shortage(demand, free, ports)) or not demand.wishes:
+            return words
+        return self.claims.judge(demand.wishes, entry.facts.name, is_lenient=True)
 
     def find_obstacle(self, pod: PodFacts, name: NodeName) -> str:
         """Why this pod must not be bound to the node now, everything regarded; "" = it may. The last look."""
@@ -459,15 +491,18 @@ class Nodes:
         facts, config = entry.facts, self._config
         labels = dict(facts.labels)
         others = [pod for uid, pod in entry.pods.items() if uid not in self.ours]
-        admitted = [label for demand, label in self._demands.items() if not self.find_mismatch(demand, entry)]
+        free = self.free(entry)
+        admitted = [
+            label for demand, label in self._demands.items() if not self._find_mismatch(demand, label, entry, free)
+        ]
         return NodeSpec(
             name=entry.alias,
-            groups=(*_make_groups(facts), *_make_claimed(self.claims.groups_on(facts.name))),
-            cpu_milli=_left(facts, others, CPU),
-            memory_bytes=_left(facts, others, MEMORY),
-            nvlink=_first(labels, config.nvlink_labels),
-            leaf=_first(labels, config.leaf_labels),
-            block=_first(labels, config.block_labels),
+            groups=(*make_groups(facts), *make_claimed(self.claims.groups_on(facts.name))),
+            cpu_milli=find_left(facts, others, CPU),
+            memory_bytes=find_left(facts, others, MEMORY),
+            nvlink=find_first(labels, config.nvlink_labels),
+            leaf=find_first(labels, config.leaf_labels),
+            block=find_first(labels, config.block_labels),
             labels=(*facts.labels, *admitted, *self._make_labels(facts, labels)),
             crowds=tuple(self._count_others(entry)),
         )
@@ -497,9 +532,20 @@ class Nodes:
                 yield name, there.get(name, 0) - counted[name]
 
 
-def slice_memory(facts: NodeFacts, resource: str) -> int:
-    """Bytes of one MIG slice, as GPU feature discovery says (strategy `mixed`); 0 = unknown."""
-    return parse_mib(dict(facts.labels).get(f"{resource}.memory", ""))
+def _count(used: dict[str, int], pod: PodFacts, more: int) -> None:
+    for name, amount in pod.amounts:
+        used[name] = used.get(name, 0) + more * amount
+
+
+def _weighs_the_same(one: PodFacts, other: PodFacts) -> bool:
+    """Whether it is the same for its node and for its neighbours."""
+    return (
+        one.amounts == other.amounts
+        and one.demand == other.demand
+        and one.marks == other.marks
+        and one.company == other.company
+        and one.is_leaving == other.is_leaving
+    )
 
 
 def liking_label(liking: Liking) -> str:
@@ -520,26 +566,3 @@ def _next_alias(entry: NodeEntry) -> NodeName:
 
 def _place(spec: NodeSpec) -> tuple[str, str, str]:
     return spec.nvlink, spec.leaf, spec.block
-
-
-def _first(labels: Mapping[str, str], keys: Iterable[str]) -> str:
-    return next((labels[key] for key in keys if labels.get(key)), "")
-
-
-def _left(facts: NodeFacts, others: Iterable[PodFacts], resource: str) -> int:
-    return max(dict(facts.amounts).get(resource, 0) - sum(pod.amount(resource) for pod in others), 0)
-
-
-def _make_claimed(groups: Iterable[Sequence[DeviceFacts]]) -> Iterable[DeviceGroup]:
-    """Devices that are given out by claims."""
-    for group in groups:
-        yield DeviceGroup(model=group[0].model, count=len(group), memory_bytes=group[0].memory_bytes)
-
-
-def _make_groups(facts: NodeFacts) -> Iterable[DeviceGroup]:
-    for resource, count in facts.devices:
-        yield DeviceGroup(
-            model=resource if names_devices(resource) or len(facts.devices) > 1 else facts.model or resource,
-            count=min(count, DEVICES_PER_MODEL_MAX),
-            memory_bytes=slice_memory(facts, resource) if names_devices(resource) else facts.device_memory_bytes,
-        )

@@ -6,6 +6,7 @@ states some, stand instead for CPUs and memory.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, Final
@@ -94,12 +95,38 @@ def parse_node(data: Json, config: KubernetesConfig) -> NodeFacts:
         raise _unreadable("node", data, error) from error
 
 
-def parse_pod(data: Json, config: KubernetesConfig) -> PodFacts:
-    """A v1.Pod. Raises UnreadableError."""
+def parse_pod(data: Json, config: KubernetesConfig, known: PodFacts | None = None) -> PodFacts:
+    """A v1.Pod. known: as it was before; what its spec says is not read again where that is the same. Raises
+    UnreadableError."""
     try:
-        return _parse_pod(data, config)
+        return (None if known is None else _renew(known, data)) or _parse_pod(data, config)
     except (KeyError, TypeError, AttributeError, ValueError, ParseError) as error:
         raise _unreadable("pod", data, error) from error
+
+
+def _renew(known: PodFacts, data: Json) -> PodFacts | None:
+    """The pod with its place and its state as they are now; None where more may have changed."""
+    metadata, status = data["metadata"], data.get("status") or {}
+    if not known.generation or metadata.get("generation") != known.generation or known.device_claims:
+        return None
+    if _sorted_pairs((metadata.get("labels") or {}).items()) != known.marks:
+        return None
+    if _find_said(metadata.get("annotations") or {}) != known.annotations:
+        return None
+    return replace(
+        known,
+        node=data["spec"].get("nodeName") or "",
+        phase=PodPhase(status.get("phase") or "Pending"),
+        exit_code=_parse_exit_code(status),
+        is_leaving=metadata.get("deletionTimestamp") is not None,
+        nominated=status.get("nominatedNodeName") or "",
+    )
+
+
+def _find_said(annotations: Mapping[str, str]) -> Pairs:
+    return _sorted_pairs(
+        item for item in annotations.items() if item[0].startswith(SAYING_PREFIXES) or item[0] in SHARE_ANNOTATIONS
+    )
 
 
 def _parse_pod(data: Json, config: KubernetesConfig) -> PodFacts:
@@ -121,9 +148,7 @@ def _parse_pod(data: Json, config: KubernetesConfig) -> PodFacts:
         demand=_parse_demand(spec, asked, device, config),
         owner=_parse_owner(metadata.get("ownerReferences") or ()),
         labels=_sorted_pairs(item for item in labels.items() if item[0].startswith(SAYING_PREFIXES)),
-        annotations=_sorted_pairs(
-            item for item in annotations.items() if item[0].startswith(SAYING_PREFIXES) or item[0] in SHARE_ANNOTATIONS
-        ),
+        annotations=_find_said(annotations),
         created=metadata.get("creationTimestamp") or "",
         pod_group=(spec.get("schedulingGroup") or {}).get("podGroupName") or "",
         grace_ms=1_000 * int(spec.get("terminationGracePeriodSeconds") or 0),
@@ -138,6 +163,7 @@ def _parse_pod(data: Json, config: KubernetesConfig) -> PodFacts:
         nominated=status.get("nominatedNodeName") or "",
         device_claims=tuple(_find_device_claims(spec, status)),
         claim_sources=tuple(sorted(str(one) for one in map(_claim_source, spec.get("resourceClaims") or ()))),
+        generation=int(metadata.get("generation") or 0),
         unsupported=tuple(_find_unsupported(spec, annotations, devices)),
     )
 

@@ -40,14 +40,25 @@ def find_mismatch(
 
     free: what is left of resources other than CPUs, memory and devices. ports: host ports in use there.
     """
+    return find_lasting_mismatch(demand, node) or find_shortage(demand, free, ports)
+
+
+def find_lasting_mismatch(demand: Demand, node: NodeFacts) -> str:
+    """The part of it that is so whatever else lies there."""
     return (
         _find_taint(demand.tolerations, node)
         or _find_label_mismatch(demand, node)
         or _find_volume_mismatch(demand, node)
         or _find_device_mismatch(demand, node)
-        or _find_shortage(demand, free)
-        or ("node(s) didn't have free ports for the requested pod ports" if _clashes(demand, ports) else "")
     )
+
+
+def find_shortage(demand: Demand, free: Mapping[str, int], ports: Collection[tuple[int, str, str]] = ()) -> str:
+    """The part of it that depends on what else lies there."""
+    for name, amount in demand.others:
+        if free.get(name, 0) < amount:
+            return "Too many pods" if name == "pods" else f"Insufficient {name}"
+    return "node(s) didn't have free ports for the requested pod ports" if _clashes(demand, ports) else ""
 
 
 def summarize_mismatches(mismatches: Iterable[str]) -> str:
@@ -124,13 +135,6 @@ def _find_device_mismatch(demand: Demand, node: NodeFacts) -> str:
 def names_devices(resource: str) -> bool:
     """Whether the resource itself says what the device is (a MIG slice), so that it is its own model."""
     return resource.startswith("nvidia.com/mig-")
-
-
-def _find_shortage(demand: Demand, free: Mapping[str, int]) -> str:
-    for name, amount in demand.others:
-        if free.get(name, 0) < amount:
-            return "Too many pods" if name == "pods" else f"Insufficient {name}"
-    return ""
 
 
 def _clashes(demand: Demand, ports: Collection[tuple[int, str, str]]) -> bool:

@@ -155,3 +155,23 @@ def test_node_that_cannot_be_read_is_named():
     node["status"]["allocatable"]["cpu"] = "-"
     with pytest.raises(UnreadableError, match="node 'broken'"):
         parse_node(node, CONFIG)
+
+
+def test_pod_that_was_read_before_is_read_anew_where_its_spec_or_words_changed_and_else_only_its_state():
+    data = make_pod("p", labels={"a": "1"})
+    data["metadata"]["generation"] = 1
+    known = parse_pod(data, CONFIG)
+    data["spec"]["nodeName"], data["status"]["phase"] = "n1", "Running"
+    later = parse_pod(data, CONFIG, known)
+    assert later == parse_pod(data, CONFIG)
+    assert (later.node, later.phase, later.demand) == ("n1", "Running", known.demand)
+    assert later.demand is known.demand
+    for change in (
+        lambda: data["metadata"].update(generation=2),
+        lambda: data["metadata"]["labels"].update(a="2"),
+        lambda: data["metadata"]["annotations"].update({"clearway.io/estimate": "1h"}),
+    ):
+        change()
+        data["spec"]["priority"] += 1
+        assert parse_pod(data, CONFIG, later).priority == data["spec"]["priority"]
+        later = parse_pod(data, CONFIG)
