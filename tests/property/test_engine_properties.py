@@ -82,7 +82,8 @@ def test_same_journal_gives_the_same_decisions_byte_for_byte(seed, name):
 @example(seed=31918, name="clearway")  # a job that was told to stop was also told to grow
 @example(seed=31918, name="multifactor")  # what started moved a reservation, behind which another could have started
 @example(seed=7184, name="clearway")  # a waiting job for which nobody need leave was given a claim instead of a start
-@example(seed=61_025, name="clearway")  # CPUs came free beside other devices of the node, which a reservation overlooked
+@example(seed=61_025, name="clearway")  # CPUs came free beside other devices of a node; a reservation overlooked it
+@example(seed=61_121, name="clearway")  # room was made for the job whose reservation had held another back
 @example(seed=61_086, name="clearway")  # what started on claimed devices was taken to run for ever
 def test_planning_again_on_unchanged_input_starts_nothing(seed, name):
     kernel = Kernel(named_policy(name))

@@ -165,17 +165,23 @@ class Planner:
         if self._touches_running:
             # One cycle makes room for a few jobs only: after each that moved something, the next event brings another.
             state.order_shrank = any(isinstance(move, Start) for move in moves)
-        if started and self.progress[AT_MOVED]:
+        if (started and self.progress[AT_MOVED]) or (self._touches_running and self._lifts_reservation(moves)):
             self._look_again(moves)
         if not moves and not self.was_cut:
             return self._empty_plan(self.wake_ms())
         return Plan(state.version, tuple(moves), self.was_cut, self.wake_ms())
 
     def _look_again(self, moves: list[Move]) -> None:
-        """With what this plan starts, other reservations would be made, behind which other jobs may start: everything
-        is looked at once more, at once if a start came of it."""
+        """With what this plan does, other reservations would be made, behind which other jobs may start: everything is
+        looked at once more, at once if a start or a claim came of it."""
         self.state.capacity_grew = True
-        self.state.waiting_changed = any(isinstance(move, Start) for move in moves)
+        self.state.waiting_changed = any(isinstance(move, Start | Reserve) for move in moves)
+
+    def _lifts_reservation(self, moves: list[Move]) -> bool:
+        """Whether devices are kept by name, from now on, for a job whose reservation others had to leave whole."""
+        state = self.state
+        rows = state.box.res[RES_JOB, : int(state.meta[META_RESERVATIONS])].tolist()
+        return any(isinstance(move, Reserve) and state.jobs[move.job].row in rows for move in moves)
 
     def _empty_plan(self, wake_ms: int | None) -> Plan:
         """A plan that does nothing, for any state; the last one again if it can be, for it is the most usual."""

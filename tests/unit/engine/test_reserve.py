@@ -6,6 +6,7 @@ from clearway.engine.policy import Backfill, Preemption, PreemptMode
 from clearway.model.cluster import DeviceGroup, NodeSpec, QueueSpec
 from clearway.model.events import JobStopped, NodeAdded, QueueSet, TimerFired
 from clearway.model.jobs import StopCause
+from clearway.model.plan import Stop
 from clearway.model.units import HOUR_MS
 from support.engine import EASY, add_nodes, finish, make_kernel, started, started_jobs, submit
 
@@ -146,3 +147,16 @@ def test_what_starts_on_devices_that_were_kept_for_it_is_expected_to_end_as_any_
     submit(kernel, hours(8, 1, priority=5), at_ms=HOUR_MS)
     assert started_jobs(kernel.handle(JobStopped(HOUR_MS, 1, 1, StopCause.PREEMPTED, 0))) == [2]
     assert planned(kernel, 1) == 2
+
+
+def test_what_a_reservation_held_back_starts_when_room_is_made_for_its_job_elsewhere():
+    """Job 3 is to follow job 2 on n2, and job 4 to leave that whole; then job 1, not protected now, leaves n1 for it."""
+    preemption = Preemption(mode=PreemptMode.PRIORITY, protection_ms=HOUR_MS // 2)
+    kernel = make_kernel(replace(EASY, preemption=preemption))
+    add_nodes(kernel, 2, 4)
+    submit(kernel, hours(4, 9))
+    submit(kernel, hours(2, 1, priority=5), hours(4, 1, priority=5), hours(2, 20))
+    assert planned(kernel, 3) == 1
+    commands = kernel.handle(TimerFired(HOUR_MS // 2))
+    assert [move.job for move in commands if isinstance(move, Stop)] == [1]
+    assert started_jobs(commands) == [4]
