@@ -16,6 +16,13 @@ def phases(cluster):
     return sorted(pod["status"]["phase"] for pod in cluster.pods())
 
 
+def scheduled(cluster):
+    """Pods and nodes of the events that say where pods were bound."""
+    events = cluster.items("/apis/events.k8s.io/v1/namespaces/default/events")
+    found = [one for one in events if one["reason"] == "Scheduled" and one["type"] == "Normal"]
+    return {(one["regarding"]["name"], one["note"].rpartition(" ")[2]) for one in found}
+
+
 def condition(pod):
     found = [one for one in pod["status"].get("conditions", ()) if one["type"] == "PodScheduled"]
     return found[0] if found else {}
@@ -35,6 +42,7 @@ def test_pods_are_bound_and_run_until_the_devices_are_used_and_the_rest_are_told
         assert "Resources" in condition(waiting[0])["message"]
         events = until("an event", lambda: cluster.items("/apis/events.k8s.io/v1/namespaces/default/events"))
         assert any(one["reason"] == "FailedScheduling" for one in events)
+        until("an event for each pod that was bound", lambda: scheduled(cluster) >= set(bound(cluster.pods()).items()))
         (name, *_) = bound(cluster.pods())
         cluster.delete(f"/api/v1/namespaces/default/pods/{name}")
         until("a fifth pod that is bound", lambda: len(bound(cluster.pods())) == 4 and len(cluster.pods()) == 5)

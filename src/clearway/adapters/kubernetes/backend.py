@@ -244,6 +244,7 @@ class KubernetesBackend:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._follow(NODES, self._take_nodes, self._take_node))
                 group.create_task(self._follow(PODS, self._take_pods, self._take_pod))
+                group.create_task(self.reasons.tell_bound(lambda: self._binding.is_idle))
                 for path in OTHERS:
                     group.create_task(self._follow(path, *self._takers_of(path)))
         finally:
@@ -434,7 +435,8 @@ class KubernetesBackend:
             case Bind(pod, node, told):
                 if await self._await_volumes(pod, node) and await self._write_claims(pod):
                     bind = partial(self._client.bind, pod.namespace, pod.name, pod.uid, node, dict(told))
-                    await self._insist(pod, self._binding, bind)
+                    if await self._insist(pod, self._binding, bind):
+                        self.reasons.note_bound(pod, node)
                 self.reasons.forget(pod.uid)
             case Evict(pod):
                 await self._insist(pod, self._evicting, lambda: self._client.evict(pod.namespace, pod.name, pod.uid))

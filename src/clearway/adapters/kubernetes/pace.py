@@ -31,6 +31,11 @@ class Pace:
         """How many may be on their way now."""
         return int(self._limit)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether none is on its way, and none waits."""
+        return not self._count and not self._waiting
+
     async def __aenter__(self) -> None:
         if not self._waiting and self._count < self.limit:
             self._count += 1

@@ -1,19 +1,33 @@
-"""Why a pod waits, where its users look: its condition `PodScheduled`, and an event. Written only when it changes."""
+"""Why a pod waits, where its users look: its condition `PodScheduled`, and an event. Written only when it changes. And
+where it was bound, as an event."""
 
+import asyncio
 import hashlib
+import logging
 import time
+from collections import deque
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
 from clearway.adapters.kubernetes.client import Client
-from clearway.adapters.kubernetes.errors import ApiError
+from clearway.adapters.kubernetes.errors import ApiError, UnreachableError
 from clearway.adapters.kubernetes.facts import PodFacts
+
+log = logging.getLogger(__name__)
 
 MESSAGE_CHARACTERS_MAX: Final = 1_024
 """What the API takes for the note of an event."""
 
 TOLD_MAX: Final = 100_000
 """Pods of which it is remembered what they were told; one that is forgotten is told once more."""
+
+
+BOUND_MAX: Final = 10_000
+"""Events about bindings that wait to be written; where there are more, the oldest are never written."""
+
+QUIET_S: Final = 0.5
+"""Pause before events are written: one costs the API server more than a binding, so they wait until a burst is over."""
 
 
 class Reasons:
@@ -23,6 +37,28 @@ class Reasons:
         self._client = client
         self._reporter = reporter
         self._told: dict[str, tuple[str, int]] = {}
+        self._bound: deque[tuple[PodFacts, str]] = deque(maxlen=BOUND_MAX)
+        self._some = asyncio.Event()
+
+    def note_bound(self, pod: PodFacts, node: str) -> None:
+        """The pod is bound: its event is to be written when there is time."""
+        self._bound.append((pod, node))
+        self._some.set()
+
+    async def tell_bound(self, is_idle: Callable[[], bool]) -> None:
+        """Write events about bindings, for ever, one after the other, while no bindings are to be made."""
+        while True:
+            await self._some.wait()
+            await asyncio.sleep(QUIET_S)
+            while self._bound and is_idle():
+                pod, node = self._bound.popleft()
+                note = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
+                try:
+                    await self._client.post(_events_of(pod), self._event(pod, note, "Scheduled"))
+                except (ApiError, UnreachableError) as error:
+                    log.debug("pod %s/%s: %s", pod.namespace, pod.name, error)
+            if not self._bound:
+                self._some.clear()
 
     def forget(self, uid: str) -> None:
         """The pod waits no longer."""
@@ -42,14 +78,13 @@ class Reasons:
         try:
             await self._client.set_condition(pod.namespace, pod.name, pod.uid, condition)
             if is_first:
-                path = f"/apis/events.k8s.io/v1/namespaces/{pod.namespace}/events"
-                await self._client.post(path, self._event(pod, message))
+                await self._client.post(_events_of(pod), self._event(pod, message))
         except ApiError as error:
             if error.status not in (404, 409):
                 self._told.pop(pod.uid, None)
                 raise
 
-    def _event(self, pod: PodFacts, message: str) -> dict[str, object]:
+    def _event(self, pod: PodFacts, message: str, reason: str = "FailedScheduling") -> dict[str, object]:
         now = datetime.fromtimestamp(_now_s(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         digest = hashlib.sha256(f"{pod.uid} {now} {message}".encode()).hexdigest()
         return {
@@ -59,9 +94,9 @@ class Reasons:
             "eventTime": now,
             "reportingController": self._reporter,
             "reportingInstance": self._reporter,
-            "action": "Scheduling",
-            "reason": "FailedScheduling",
-            "type": "Warning",
+            "action": "Binding" if reason == "Scheduled" else "Scheduling",
+            "reason": reason,
+            "type": "Normal" if reason == "Scheduled" else "Warning",
             "note": message,
             "regarding": {
                 "apiVersion": "v1",
@@ -71,6 +106,10 @@ class Reasons:
                 "uid": pod.uid,
             },
         }
+
+
+def _events_of(pod: PodFacts) -> str:
+    return f"/apis/events.k8s.io/v1/namespaces/{pod.namespace}/events"
 
 
 def _now_s() -> float:
