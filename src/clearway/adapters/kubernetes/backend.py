@@ -31,6 +31,8 @@ from clearway.adapters.kubernetes.pace import Pace
 from clearway.adapters.kubernetes.parse import parse_node, parse_pod
 from clearway.adapters.kubernetes.reasons import Reasons
 from clearway.adapters.kubernetes.runs import Action, Bind, End, Evict, Follow, Launch, Place, Refuse, Unclaim
+from clearway.adapters.kubernetes.shares import PHASE
+from clearway.adapters.kubernetes.sharing import Sharing
 from clearway.model.cluster import NodeSpec
 from clearway.model.errors import InputError, InternalError
 from clearway.model.events import Event
@@ -237,6 +239,7 @@ class KubernetesBackend:
         # Apart from bindings: a disruption budget's no says nothing of the server.
         self._evicting = asyncio.Semaphore(self._config.binds_max)
         self.reasons = Reasons(client, self._config.scheduler_name)
+        self._sharing = Sharing(client, self.book, self.lock)
         self._own_jobs = OwnJobs(client, self.spawn, self._on_refused, self._on_ended)
         readers = await Client.connect(replace(self._config, binds_max=STREAMS_MAX // 2))
         self._logs = LogCollector(readers, Path(self._config.log_folder), self._is_over)
@@ -245,6 +248,7 @@ class KubernetesBackend:
                 group.create_task(self._follow(NODES, self._take_nodes, self._take_node))
                 group.create_task(self._follow(PODS, self._take_pods, self._take_pod))
                 group.create_task(self.reasons.tell_bound(lambda: self._binding.is_idle))
+                group.create_task(self._sharing.look_for_binder(self._changed))
                 for path in OTHERS:
                     group.create_task(self._follow(path, *self._takers_of(path)))
         finally:
@@ -432,11 +436,10 @@ class KubernetesBackend:
 
     async def _carry_out(self, action: Action) -> None:
         match action:
-            case Bind(pod, node, told):
-                if await self._await_volumes(pod, node) and await self._write_claims(pod):
-                    bind = partial(self._client.bind, pod.namespace, pod.name, pod.uid, node, dict(told))
-                    if await self._insist(pod, self._binding, bind):
-                        self.reasons.note_bound(pod, node)
+            case Bind(pod, node):
+                ready = await self._await_volumes(pod, node) and await self._write_claims(pod)
+                if ready and await self._bind(action):
+                    self.reasons.note_bound(pod, node)
                 self.reasons.forget(pod.uid)
             case Evict(pod):
                 await self._insist(pod, self._evicting, lambda: self._client.evict(pod.namespace, pod.name, pod.uid))
@@ -451,6 +454,19 @@ class KubernetesBackend:
                 with self.lock:
                     self.book.note_followed(job, pod.uid)
                 self._changed()
+
+    async def _bind(self, bind: Bind) -> bool:
+        """Whether the pod is bound, by whoever must do it."""
+        pod, node = bind.pod, bind.node
+        if bind.device is not None:
+            return await self._insist(pod, nullcontext(), partial(self._sharing.ask_binder, bind))
+
+        def call(told: dict[str, str]) -> Awaitable[bool]:
+            put = partial(self._client.bind, pod.namespace, pod.name, pod.uid, node, told)
+            return self._insist(pod, self._binding, put)
+
+        told = dict(bind.annotations)
+        return await (self._sharing.in_turn(bind, call) if PHASE in told else call(told))
 
     async def _await_volumes(self, pod: PodFacts, node: str) -> bool:
         """Whether the pod's claims are bound. They may take minutes, in which they keep no other binding waiting."""

@@ -19,12 +19,12 @@ from dataclasses import replace
 
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.convoys import gang_key, is_mixed
+from clearway.adapters.kubernetes.entries import real_name
 from clearway.adapters.kubernetes.errors import UnreadableError
 from clearway.adapters.kubernetes.facts import PodFacts, PodPhase
 from clearway.adapters.kubernetes.gangs import Group, own_key, single_of
 from clearway.adapters.kubernetes.jobs import make_arrival
 from clearway.adapters.kubernetes.manifests import OwnJob
-from clearway.adapters.kubernetes.nodes import real_name
 from clearway.adapters.kubernetes.placing import Placing
 from clearway.adapters.kubernetes.runs import (
     KILLED,

@@ -98,6 +98,28 @@ class Company:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """A part of one device. by: who makes it so on the node (`shares`). milli: thousandths of it, 0 = as many as its
+    memory is. memory_bytes: 0 = in proportion. cores, percentage: of compute and of memory, as HAMi is told."""
+
+    by: str
+    milli: int = 0
+    memory_bytes: int = 0
+    cores: int = 0
+    percentage: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class SharedDevice:
+    """One device of a node on which HAMi gives out parts."""
+
+    id: str
+    memory_bytes: int
+    model: str
+    is_healthy: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """One request of a claim on devices: so many whole ones of a class, which all selectors choose."""
 
@@ -123,7 +145,7 @@ class Demand:
     it bears. device: the device resource that the node must offer, "" = none. others: amounts that the engine does not
     count (pods, ephemeral-storage, ...). ports: host ports, as (port, protocol, address). volumes: of each group of
     terms at least one must hold, for a volume, or devices that a claim has, to be reached. wishes: of claims on devices
-    that have none yet.
+    that have none yet. sharing: who must make parts of devices on the node, "" = nobody.
     """
 
     selector: Pairs = ()
@@ -134,6 +156,7 @@ class Demand:
     ports: tuple[tuple[int, str, str], ...] = ()
     volumes: tuple[tuple[Term, ...], ...] = ()
     wishes: tuple[Wish, ...] = ()
+    sharing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +192,8 @@ class PodFacts:
     PersistentVolumeClaims of its volumes. nominated: the node on which its scheduler makes room for it, "" = none.
     device_claims: names of its ResourceClaims, "" = one that is still to be made; claim_sources: what its spec says of
     them, the same in pods of one template. generation: counts changes of its spec, the binding apart; 0 = unknown.
+    share: the part of a device that it asks. device_spread: devices of each container. held: ids of devices of which
+    HAMi gave it a part.
     """
 
     uid: str
@@ -198,6 +223,9 @@ class PodFacts:
     nominated: str = ""
     device_claims: tuple[str, ...] = ()
     claim_sources: tuple[str, ...] = ()
+    share: Share | None = None
+    device_spread: tuple[int, ...] = ()
+    held: tuple[str, ...] = ()
     generation: int = field(default=0, compare=False)
     unsupported: tuple[str, ...] = ()
 
@@ -217,8 +245,8 @@ class NodeFacts:
     there, whether given out or not.
 
     is_ready: its kubelet reports that it is. is_cordoned: `spec.unschedulable`. model, memory: of its devices, from the
-    labels of GPU feature discovery; "" and 0 = unknown. is_shared: its devices are given out in shares by HAMi, whose
-    counts are not of devices.
+    labels of GPU feature discovery; "" and 0 = unknown. shared: its devices, where HAMi gives out parts of them: then
+    the amount of the resource counts parts.
     """
 
     uid: str
@@ -231,4 +259,4 @@ class NodeFacts:
     is_cordoned: bool
     model: str = ""
     device_memory_bytes: int = 0
-    is_shared: bool = False
+    shared: tuple[SharedDevice, ...] = ()

@@ -5,10 +5,11 @@ from enum import StrEnum
 from typing import Final, TypeVar
 
 from clearway.adapters.kubernetes.config import KubernetesConfig
+from clearway.adapters.kubernetes.entries import Wants
 from clearway.adapters.kubernetes.errors import UnreadableError
 from clearway.adapters.kubernetes.facts import PodFacts
 from clearway.adapters.kubernetes.gangs import Group
-from clearway.adapters.kubernetes.nodes import Nodes, Wants
+from clearway.adapters.kubernetes.nodes import Nodes
 from clearway.adapters.kubernetes.parse import CPU, MEMORY
 from clearway.adapters.kubernetes.runs import Arrival, Bundle
 from clearway.model.ids import JobId, QueueName, TenantName
@@ -41,6 +42,8 @@ def make_job(number: JobId, group: Group, pods: Sequence[PodFacts], wants: Wants
         id=number,
         request=Request(
             devices=wants.devices,
+            share_milli=wants.share_milli,
+            device_memory_bytes=wants.device_memory_bytes,
             device_models=wants.models,
             cpu_milli=max(pod.amount(CPU) for pod in pods),
             memory_bytes=max(pod.amount(MEMORY) for pod in pods),
@@ -70,6 +73,8 @@ def make_arrival(
     wishes = sorted({wish for pod in pods for wish in pod.unsupported})
     if wishes:
         raise UnreadableError(f"Clearway does not support {', '.join(wishes)} yet")
+    if (share := pods[0].share) is not None and (fault := nodes.find_share_fault(share)):
+        raise UnreadableError(fault)
     if lack := next((lack for pod in pods if (lack := nodes.find_lack(pod))), ""):
         raise UnreadableError(f"0/{len(nodes.entries)} nodes are available: {lack}.")
     bundle.wants = nodes.note_wants(pods)

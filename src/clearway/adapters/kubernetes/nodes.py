@@ -10,13 +10,14 @@ of a node never change for the engine: a node whose devices are others now goes,
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from clearway.adapters.kubernetes.claims import Claims
 from clearway.adapters.kubernetes.company import Region, Society
 from clearway.adapters.kubernetes.config import KubernetesConfig
-from clearway.adapters.kubernetes.facts import Demand, NodeFacts, PodFacts, Term, Toleration, Wish
+from clearway.adapters.kubernetes.entries import ALIAS_MARK, NodeEntry, Wants, real_name
+from clearway.adapters.kubernetes.facts import Demand, NodeFacts, PodFacts, Share, Term, Toleration, Wish
 from clearway.adapters.kubernetes.offers import find_first, find_left, make_claimed, make_groups
 from clearway.adapters.kubernetes.parse import CPU, MEMORY
 from clearway.adapters.kubernetes.placement import (
@@ -28,12 +29,14 @@ from clearway.adapters.kubernetes.placement import (
     names_devices,
     score_node,
 )
+from clearway.adapters.kubernetes.shares import BIND_REQUESTS, KAI, render_hami, resolve_milli
+from clearway.adapters.kubernetes.taken import find_taken
 from clearway.adapters.kubernetes.volumes import Volumes
 from clearway.model.cluster import NodeSpec
 from clearway.model.events import DeviceDown, DeviceUp, Event, NodeAdded, NodeChanged, NodeDown, NodeUp
 from clearway.model.ids import NodeName
 from clearway.model.neighbours import NeighbourKind, NeighbourRule
-from clearway.model.units import DEVICES_PER_MODEL_MAX
+from clearway.model.units import DEVICES_PER_MODEL_MAX, MILLI
 
 LIKING_PREFIX = "clearway.io/likes-"
 
@@ -44,58 +47,13 @@ ITSELF = Region("")
 """Each node is a domain of its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wants:
-    """Where pods may lie and would rather, as the engine knows it: the label of nodes that admit them, crowds that they
-    are in, rules about neighbours, and the label by which nodes are liked ("" = all alike). devices, models: what each
-    of them holds, and of which models it may be (() = any)."""
-
-    label: tuple[str, str]
-    crowds: tuple[str, ...] = ()
-    rules: tuple[NeighbourRule, ...] = ()
-    liked: str = ""
-    devices: int = 0
-    models: tuple[str, ...] = ()
-
-
-ALIAS_MARK = "~"
-"""Stands between a node's name and its number where it came again with other devices; no node's name has it."""
-
 HELD_BY_OTHERS = "held by pods that Clearway did not place, or not given out by its node"
 NOT_READY = "its kubelet does not report that it is ready"
 
 
-def real_name(name: NodeName) -> str:
-    """The name of a node in Kubernetes."""
-    return name.partition(ALIAS_MARK)[0]
-
-
-@dataclass(slots=True)
-class NodeEntry:
-    """A node: what is known, what lies on it, and what the engine was told.
-
-    pods: by uid. used: what all of them ask. lasting: mismatches of demands that last as long as the node is as it is,
-    by label. held: device indices of Clearway's runs, by job. counted: replicas that the engine counts here in each
-    crowd, by job. alias: its name for the engine. told: the spec that
-    the engine knows, None = nothing. told_down: devices told to be down. told_silent: it was told to be down.
-    """
-
-    facts: NodeFacts
-    alias: NodeName
-    pods: dict[str, PodFacts] = field(default_factory=dict)
-    used: dict[str, int] = field(default_factory=dict)
-    lasting: dict[tuple[str, str], str] = field(default_factory=dict)
-    held: dict[int, list[int]] = field(default_factory=dict)
-    counted: dict[int, Counter[str]] = field(default_factory=dict)
-    aliases: int = 0
-    told: NodeSpec | None = None
-    told_down: set[int] = field(default_factory=set)
-    told_silent: bool = False
-    is_gone: bool = False
-
-
 class Nodes:
-    """All nodes. ours: uids of pods that are in a run of Clearway, whose resources the engine counts itself."""
+    """All nodes. ours: uids of pods that are in a run of Clearway, whose resources the engine counts itself.
+    has_binder: whether KAI's binder may be asked to bind pods."""
 
     def __init__(self, config: KubernetesConfig) -> None:
         self.entries: dict[str, NodeEntry] = {}
@@ -110,6 +68,7 @@ class Nodes:
         self.society = Society(self._walk, self.touch)
         self.volumes = Volumes()
         self.claims = Claims(config.device_drivers)
+        self.has_binder = False
 
     def _walk(self) -> Iterable[tuple[PodFacts, str]]:
         for name, entry in self.entries.items():
@@ -181,8 +140,32 @@ class Nodes:
         self._add_regions(first)
         if len(pods) > 1:
             crowds, rules = self._keep_ports_apart(first, crowds, rules)
-        devices = self.devices_of(pods)
-        return Wants(self.add_demand(self.demand_of(*pods)), crowds, rules, self._add_liking(first), *devices)
+        wants = Wants(
+            self.add_demand(self.demand_of(*pods)), crowds, rules, self._add_liking(first), *self.devices_of(pods)
+        )
+        if first.share is None:
+            return wants
+        milli = resolve_milli(first.share, self._find_memories(first.share))
+        memory = first.share.memory_bytes if milli < MILLI else 0
+        return replace(wants, share_milli=milli or MILLI, device_memory_bytes=memory)
+
+    def find_share_fault(self, share: Share) -> str:
+        """Why nobody makes such a part of a device here; "" = somebody does."""
+        if share.by == KAI and not self.has_binder:
+            return f"a share of a device needs KAI's binder, expected {BIND_REQUESTS} bindrequests, found none"
+        if not resolve_milli(share, self._find_memories(share)):
+            return (
+                "expected a node that says how much memory its devices have (label nvidia.com/gpu.memory), found none"
+            )
+        return ""
+
+    def _find_memories(self, share: Share) -> set[int]:
+        entries = (entry for entry in self.entries.values() if not entry.is_gone)
+        return {one.facts.device_memory_bytes for one in entries if bool(one.facts.shared) == (share.by != KAI)} - {0}
+
+    def render_devices(self, pod: PodFacts, name: NodeName, devices: Sequence[int]) -> dict[str, str]:
+        """Annotations that say on the node which devices the pod is given; {} = they are chosen there."""
+        return render_hami(pod, self.entries[real_name(name)].facts, devices)
 
     def devices_of(self, pods: Sequence[PodFacts]) -> tuple[int, tuple[str, ...]]:
         """How many devices each of equal pods holds for the engine, and of which models; () = any."""
@@ -458,34 +441,11 @@ class Nodes:
             entry.told_silent = is_silent
 
     def _tell_devices(self, entry: NodeEntry, now_ms: int, events: list[Event]) -> None:
-        down = self._find_taken(entry)
+        down = find_taken(entry, self.ours, self.claims)
         taken, back = sorted(down - entry.told_down), sorted(entry.told_down - down)
         events += [DeviceDown(now_ms, entry.alias, device, HELD_BY_OTHERS) for device in taken]
         events += [DeviceUp(now_ms, entry.alias, device) for device in back]
         entry.told_down = down
-
-    def _find_taken(self, entry: NodeEntry) -> set[int]:
-        """Devices, by index in the node, that stand for those that others hold. Those told before stay if they can."""
-        held = {device for devices in entry.held.values() for device in devices}
-        taken: set[int] = set()
-        begin = 0
-        for resource, count in entry.facts.devices:
-            missing = max(count - dict(entry.facts.amounts).get(resource, 0), 0)
-            others = missing + sum(
-                pod.devices for uid, pod in entry.pods.items() if uid not in self.ours and pod.demand.device == resource
-            )
-            count = min(count, DEVICES_PER_MODEL_MAX)
-            indices = [index for index in reversed(range(begin, begin + count)) if index not in held]
-            indices.sort(key=lambda index: index not in entry.told_down)
-            taken.update(indices[:others])
-            begin += count
-        for group in self.claims.groups_on(entry.facts.name):
-            gone = {begin + place for place, device in enumerate(group) if not self.claims.is_free(device)}
-            indices = [index for index in range(begin, begin + len(group)) if index not in held]
-            indices.sort(key=lambda index: (index not in gone, index not in entry.told_down))
-            taken.update(indices[: max(len(gone) - (len(group) - len(indices)), 0)])
-            begin += len(group)
-        return taken
 
     def _make_spec(self, entry: NodeEntry) -> NodeSpec:
         facts, config = entry.facts, self._config

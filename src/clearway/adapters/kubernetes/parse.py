@@ -21,10 +21,20 @@ from clearway.adapters.kubernetes.facts import (
     Pairs,
     PodFacts,
     PodPhase,
+    Share,
     Taint,
     Toleration,
 )
 from clearway.adapters.kubernetes.parse_company import REQUIRED, parse_company, parse_term, parse_wishes
+from clearway.adapters.kubernetes.shares import (
+    GPU,
+    HAMI_RESOURCES,
+    SHARE_ANNOTATIONS,
+    find_held,
+    find_share_fault,
+    parse_registered,
+    parse_share,
+)
 from clearway.model.units import DEVICES_PER_MODEL_MAX, MIB
 from clearway.wire.problems import ParseError
 from clearway.wire.units import parse_kubernetes_cpu, parse_kubernetes_memory
@@ -50,17 +60,9 @@ SAYING_PREFIXES: Final = (
     "training.kubeflow.org/",
     "ray.io/",
     "batch.kubernetes.io/",
+    "hami.io/",
 )
 """Labels and annotations of pods that are kept; the rest may be large and says nothing to a scheduler."""
-
-SHARE_ANNOTATIONS: Final = ("gpu-fraction", "gpu-memory", "gpu-fraction-num-devices")
-"""KAI Scheduler's words for a part of a device."""
-
-SHARE_RESOURCES: Final = ("nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores")
-"""HAMi's words for a part of a device."""
-
-SHARED_BY_HAMI: Final = "hami.io/node-"
-"""Annotations in which HAMi's device plugins register a node's devices begin so."""
 
 INDEX_KEYS: Final = (
     "batch.kubernetes.io/job-completion-index",
@@ -75,11 +77,12 @@ def parse_node(data: Json, config: KubernetesConfig) -> NodeFacts:
         metadata, spec, status = data["metadata"], data.get("spec", {}), data.get("status", {})
         labels = dict(metadata.get("labels") or {})
         amounts = parse_amounts(status.get("allocatable") or {})
+        shared = parse_registered(metadata.get("annotations") or {})
         return NodeFacts(
             uid=metadata["uid"],
             name=metadata["name"],
             amounts=amounts,
-            devices=_parse_devices(status, config),
+            devices=((GPU, len(shared)),) if shared else _parse_devices(status, config),
             labels=_sorted_pairs(labels.items()),
             taints=_parse_taints(spec.get("taints") or ()),
             is_ready=any(
@@ -87,11 +90,13 @@ def parse_node(data: Json, config: KubernetesConfig) -> NodeFacts:
                 for condition in status.get("conditions") or ()
             ),
             is_cordoned=bool(spec.get("unschedulable", False)),
-            model=str(labels.get("nvidia.com/gpu.product", "")),
-            device_memory_bytes=parse_mib(labels.get("nvidia.com/gpu.memory", "")),
-            is_shared=any(key.startswith(SHARED_BY_HAMI) for key in metadata.get("annotations") or ()),
+            model=str(labels.get("nvidia.com/gpu.product") or (shared[0].model if shared else "")),
+            device_memory_bytes=shared[0].memory_bytes
+            if shared
+            else parse_mib(labels.get("nvidia.com/gpu.memory", "")),
+            shared=shared,
         )
-    except (KeyError, TypeError, AttributeError, ParseError) as error:
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, ParseError) as error:
         raise _unreadable("node", data, error) from error
 
 
@@ -132,9 +137,12 @@ def _find_said(annotations: Mapping[str, str]) -> Pairs:
 def _parse_pod(data: Json, config: KubernetesConfig) -> PodFacts:
     metadata, spec, status = data["metadata"], data["spec"], data.get("status") or {}
     labels, annotations = dict(metadata.get("labels") or {}), dict(metadata.get("annotations") or {})
-    asked = sum_requests(spec)
+    asked = {name: amount for name, amount in sum_requests(spec).items() if name not in HAMI_RESOURCES}
     devices = {name: count for name, count in asked.items() if count and is_device(name, config)}
     device = next(iter(sorted(devices)), "")
+    each = [_requests_of(one) for one in (*(spec.get("initContainers") or ()), *spec["containers"])]
+    share, unsupported = _parse_share(each, annotations, devices)
+    demand = _parse_demand(spec, asked, device or (GPU if share is not None else ""), config)
     return PodFacts(
         uid=metadata["uid"],
         namespace=metadata["namespace"],
@@ -144,8 +152,8 @@ def _parse_pod(data: Json, config: KubernetesConfig) -> PodFacts:
         scheduler=spec.get("schedulerName") or "",
         priority=int(spec.get("priority") or 0),
         amounts=tuple(sorted(asked.items())),
-        devices=devices.get(device, 0),
-        demand=_parse_demand(spec, asked, device, config),
+        devices=devices.get(device, 0) or (0 if share is None else 1),
+        demand=demand if share is None else replace(demand, sharing=share.by),
         owner=_parse_owner(metadata.get("ownerReferences") or ()),
         labels=_sorted_pairs(item for item in labels.items() if item[0].startswith(SAYING_PREFIXES)),
         annotations=_find_said(annotations),
@@ -163,8 +171,11 @@ def _parse_pod(data: Json, config: KubernetesConfig) -> PodFacts:
         nominated=status.get("nominatedNodeName") or "",
         device_claims=tuple(_find_device_claims(spec, status)),
         claim_sources=tuple(sorted(str(one) for one in map(_claim_source, spec.get("resourceClaims") or ()))),
+        share=share,
+        device_spread=tuple(one.get(GPU, 0) for one in each) if device == GPU else (),
+        held=find_held(annotations),
         generation=int(metadata.get("generation") or 0),
-        unsupported=tuple(_find_unsupported(spec, annotations, devices)),
+        unsupported=(*_find_unsupported(devices), *unsupported),
     )
 
 
@@ -304,16 +315,24 @@ def _claim_source(data: Json) -> str:
     return f"template {template}" if template else "a claim"
 
 
-def _find_unsupported(spec: Json, annotations: Mapping[str, str], devices: Mapping[str, int]) -> Iterable[str]:
+def _parse_share(
+    containers: list[dict[str, int]], annotations: Mapping[str, str], devices: Mapping[str, int]
+) -> tuple[Share | None, tuple[str, ...]]:
+    """The part of a device that a pod asks, and what of it cannot be."""
+    try:
+        share = parse_share(containers, annotations)
+    except ParseError as error:
+        return None, (f"a share of a device: {error}",)
+    fault = "" if share is None else find_share_fault(share, devices.get(GPU, 0), containers, annotations)
+    return share, (fault,) if fault else ()
+
+
+def _find_unsupported(devices: Mapping[str, int]) -> Iterable[str]:
     """What the pod asks that cannot be promised: binding it regardless could be wrong."""
     if len(devices) > 1:
         yield f"several kinds of devices at once ({', '.join(sorted(devices))})"
     if any(count > DEVICES_PER_MODEL_MAX for count in devices.values()):
         yield f"more than {DEVICES_PER_MODEL_MAX} devices in one pod"
-    if any(name in annotations for name in SHARE_ANNOTATIONS) or any(
-        name in _requests_of(container) for container in spec["containers"] for name in SHARE_RESOURCES
-    ):
-        yield "a share of a device (KAI, HAMi: only their own schedulers can give it out)"
 
 
 # --- leaves -----------------------------------------------------------------------------------------------------------

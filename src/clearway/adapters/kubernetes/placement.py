@@ -12,6 +12,9 @@ from typing import Final
 
 from clearway.adapters.kubernetes.facts import Demand, Expression, NodeFacts, Pairs, Selector, Taint, Term, Toleration
 
+HAMI: Final = "hami"
+"""Who makes parts of devices on nodes where its device plugin has registered them; on all others KAI's binder may."""
+
 DEMAND_PREFIX: Final = "clearway.io/admits-"
 
 CORDON_TAINT: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
@@ -125,8 +128,8 @@ def _find_device_mismatch(demand: Demand, node: NodeFacts) -> str:
     offered = [name for name, _ in node.devices]
     if demand.device not in offered:
         return f"node(s) had no {demand.device}"
-    if node.is_shared:
-        return "node(s) gave out devices in shares (HAMi), which only its own scheduler can"
+    if demand.sharing and (demand.sharing == HAMI) != bool(node.shared):
+        return f"node(s) had no {'HAMi device plugin' if demand.sharing == HAMI else 'devices that KAI shares'}"
     if len(offered) > 1 and not names_devices(demand.device):
         return f"node(s) offered {demand.device} beside other devices, which Clearway does not tell apart"
     return ""

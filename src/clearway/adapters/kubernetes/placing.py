@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.convoys import PERMIT_MS, REST_FIRST_MS, REST_MAX_MS
+from clearway.adapters.kubernetes.entries import real_name
 from clearway.adapters.kubernetes.facts import PodFacts
 from clearway.adapters.kubernetes.manifests import binding_annotations
-from clearway.adapters.kubernetes.nodes import real_name
 from clearway.adapters.kubernetes.runs import CONFLICTS_MAX, REST_MS, Bind, Bundle, Run, Slot
+from clearway.adapters.kubernetes.shares import KAI
 from clearway.adapters.kubernetes.sightings import Sightings
 from clearway.model.events import Event, JobCancelled, JobFinished, JobHeld, JobStopped
 from clearway.model.ids import JobId
@@ -46,7 +47,9 @@ class Placing(Sightings):
             slot.pod = pod.uid
             self.nodes.ours.add(pod.uid)
             told = binding_annotations(pod, len(run.slots), run.generation)
-            run.pending.append(Bind(pod, real_name(slot.node), tuple(told.items())))
+            told |= self.nodes.render_devices(pod, slot.node, slot.devices)
+            device = slot.devices[0] if pod.share is not None and pod.share.by == KAI and slot.devices else None
+            run.pending.append(Bind(pod, real_name(slot.node), tuple(told.items()), device))
             if self._other_parts(bundle):
                 self.nodes.keep_unbound(pod, real_name(slot.node))
         return ""

@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from clearway.adapters.kubernetes.entries import Wants
 from clearway.adapters.kubernetes.facts import Pairs, PodFacts
 from clearway.adapters.kubernetes.gangs import Group
 from clearway.adapters.kubernetes.manifests import OwnJob
-from clearway.adapters.kubernetes.nodes import Wants
 from clearway.model.events import JobFinished
 from clearway.model.ids import JobId, NodeName
 from clearway.model.jobs import JobSpec, Outcome, StopCause
@@ -23,11 +23,13 @@ Place = tuple[NodeName, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """Put a pod on a node, and these annotations on the pod."""
+    """Put a pod on a node, and these annotations on the pod. device: index on the node of the device of which the pod
+    has a part, where KAI's binder is to do it; None = it is bound as any pod."""
 
     pod: PodFacts
     node: str
     annotations: Pairs = ()
+    device: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

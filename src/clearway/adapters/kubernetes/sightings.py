@@ -127,6 +127,10 @@ class Sightings:
             if not claimants:
                 self._claimants.pop((pod.namespace, name), None)
 
+    def touch_all(self) -> None:
+        """Every group is to be looked at again."""
+        self._dirty.update(dict.fromkeys(self.bundles))
+
     def _lay(self, pod: PodFacts) -> None:
         is_ours = pod.scheduler == self._config.scheduler_name
         node = pod.node or (self._places.get(pod.uid, "") if is_ours else pod.nominated)

@@ -43,6 +43,7 @@ def test_nothing_may_be_changed_but_bindings_evictions_conditions_events_and_cla
         ("", "pods/eviction"): {"create"},
         ("", "pods/status"): {"patch"},
         ("events.k8s.io", "events"): {"create"},
+        ("scheduling.run.ai", "bindrequests"): {"create", "delete"},
         ("resource.k8s.io", "resourceclaims"): {"update"},
         ("resource.k8s.io", "resourceclaims/binding"): {"update"},
         ("resource.k8s.io", "resourceclaims/status"): {"update"},

@@ -81,16 +81,6 @@ def test_slices_of_strategy_single_come_as_devices_whose_product_is_the_slice():
     assert request_of(pod_of("nvidia.com/gpu", 1), facts).devices == 1
 
 
-def test_node_whose_devices_hami_gives_out_in_shares_takes_no_pod_with_devices():
-    facts = node_of(
-        annotations={"hami.io/node-nvidia-register": "GPU-1,10,8192,100,NVIDIA-A100,0,true:"}, **{"nvidia.com_gpu": 10}
-    )
-    book = Book(CONFIG)
-    book.nodes.put(facts)
-    assert "HAMi" in book.nodes.judge(pod_of("nvidia.com/gpu", 1), book.nodes.entries["n1"])
-    assert book.nodes.judge(parse_pod(make_pod(gpus=0), CONFIG), book.nodes.entries["n1"]) == ""
-
-
 def test_room_that_another_scheduler_makes_for_a_pod_is_left_to_it():
     book = Book(CONFIG)
     book.nodes.put(parse_node(make_node("n1", gpus=4), CONFIG))

@@ -77,7 +77,9 @@ def test_limits_count_where_no_request_is_stated():
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"annotations": {"gpu-fraction": "0.5"}}, "share of a device"),
+        ({"annotations": {"gpu-fraction": "0.5"}}, "beside whole devices"),
+        ({"gpus": 0, "annotations": {"gpu-fraction": "1.5"}}, "between 0 and 1"),
+        ({"gpus": 0, "annotations": {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"}}, "several devices"),
         ({"gpus": 63}, "more than 62"),
     ],
 )
@@ -109,14 +111,6 @@ def test_company_is_read_with_its_namespaces_keys_and_policies():
 
 def test_pod_without_rules_about_neighbours_has_no_company():
     assert parse_pod(make_pod(), CONFIG).company is None
-
-
-def test_hami_shares_are_named():
-    pod = make_pod()
-    pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpumem"] = "3000"
-    assert parse_pod(pod, CONFIG).unsupported == (
-        "a share of a device (KAI, HAMi: only their own schedulers can give it out)",
-    )
 
 
 def test_gates_ports_and_a_coming_end_are_seen():
