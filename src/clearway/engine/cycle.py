@@ -294,17 +294,19 @@ class Planner:
 
     def _scan_without_powerless(self, order: IntArray, begin: int) -> IntArray:
         """Scan again without the jobs whose start the power budget does not allow, so that they take no devices from
-        those that may pass them. Returns the order without them."""
+        those that may pass them, and with reservations that begin once their watts are there. Returns the order without
+        those jobs. Behind what an earlier scan reserved, that stands."""
         assert self._gate is not None
         self._gate.note_order(order)
         for _ in range(POWER_ROUNDS_MAX):
             started = int(self.progress[AT_STARTED])
-            refused = self._gate.refused_rows(self._make_starts(started))
-            if not refused:
+            verdict = self._gate.judge(self._make_starts(started))
+            if not verdict.refused and (begin or not verdict.late):
                 break
             if self._touches_running:
                 undo_entry(self.out, started, self.out_nodes, self.out_devices, self.state.door)
-            order = order[~np.isin(order, refused)]
+            self._gate.postpone(verdict.late)
+            order = order[~np.isin(order, verdict.refused)]
             self._begin_scan(begin, is_whole=True)
             self._scan_with_room(order, len(order))
         return order

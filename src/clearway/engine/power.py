@@ -6,8 +6,8 @@ devices is only made if the budget holds with everything that is used at its flo
 
 What waits for power is not starved: a later job may pass only if it is expected to end before the one that waits could
 have its watts (as EASY does with devices), and under a strict policy none may. What would not fit on an idle cluster
-holds nobody up. Nor may a later job take the watts that the first with a reservation of devices needs when it has
-these. Nothing is stopped for power. Without a budget none of this is asked.
+holds nobody up. A reservation of devices is one of watts too (`power_ahead`): it begins when both are there, and later
+jobs leave it both. Nothing is stopped for power. Without a budget none of this is asked.
 """
 
 from collections.abc import Sequence
@@ -22,13 +22,16 @@ from clearway.engine.box import (
     LINK_NEXT,
     LINK_POOL,
     META_RESERVATIONS,
+    RES_END,
     RES_JOB,
     RES_LINK,
     RES_START,
     RUNNING_END,
     RUNNING_ROW,
 )
+from clearway.engine.power_ahead import WattsAhead, foresee_watts
 from clearway.engine.reasons import REASON_POWER, REASON_PRIORITY
+from clearway.engine.reserve import OVERDUE_MIN_MS
 from clearway.engine.state import ClusterState
 from clearway.engine.tables import (
     DEVICE_OWNER,
@@ -36,14 +39,16 @@ from clearway.engine.tables import (
     DEVICE_SHARERS,
     JOB_PLANNED_MS,
     JOB_REASON,
+    JOB_REPLICAS,
     JOB_SAVED_MS,
+    JOB_START_MS,
+    JOB_WATTS_MS,
     NONE,
     POOL_DEVICE_BEGIN,
     POOL_NODE,
     POOL_SPEED_PPM,
     POOL_WATTS,
 )
-from clearway.model.allocation import Allocation
 from clearway.model.ids import JobId
 from clearway.model.plan import Cap, Migrate, Move, Resize, Start, job_served
 from clearway.model.power import CURVE, FLOOR_PERCENT, IDLE_PERCENT
@@ -155,14 +160,13 @@ def _beneficiary(move: Move) -> JobId | None:
     return None if isinstance(move, Start) else job_served(move)
 
 
-@dataclass(slots=True)
-class _Promise:
-    """The job that has the first reservation of devices. turn: its place. start_ms: when it has devices and watts, as
-    things stand. spare: watts that are left over then."""
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is to be done about what a scan found. refused: rows of starts that do not pass. late: row → when a reserved
+    start has its watts, later than its devices; FOREVER_MS where nobody knows."""
 
-    turn: int
-    start_ms: int
-    spare: int
+    refused: list[int]
+    late: dict[int, int]
 
 
 class PowerGate:
@@ -177,8 +181,23 @@ class PowerGate:
         self._left_when_idle = budget - self.account.idle_watts()
         self._turn: IntArray = np.full(state.rows.table.shape[1], NONE, dtype=np.int64)
         self._latest_end_ms: dict[int, int] = {}
-        self._promise: _Promise | None = None
-        self._running = state.running[[RUNNING_ROW, RUNNING_END], : len(state.holding_rows())].tolist()
+        self._ahead = self._foresee()
+        self._reserved = 0  # reservations whose watts are taken
+        self._late: dict[int, int] = {}
+        state.rows.table[JOB_WATTS_MS] = 0
+
+    def _foresee(self) -> WattsAhead:
+        """Watts over time with what holds devices now. A device is given back by the last that shares it."""
+        state, account = self.state, self.account
+        rows, ends_ms = state.running[[RUNNING_ROW, RUNNING_END], : len(state.holding_rows())]
+        late_ms = state.now_ms + np.maximum(state.now_ms - state.rows.table[JOB_START_MS, rows], OVERDUE_MIN_MS)
+        ends_ms = np.where(ends_ms > state.now_ms, ends_ms, late_ms)  # as `reserve.postpone_overdue` does
+        back_ms: IntArray = np.where(account.used, NONE, FOREVER_MS)
+        for row, end_ms in zip(rows.tolist(), ends_ms.tolist(), strict=True):
+            allocation = state.by_row[row].allocation
+            assert allocation is not None
+            back_ms[allocation.devices] = np.maximum(back_ms[allocation.devices], end_ms)
+        return foresee_watts(self._left, state.now_ms, account.least - account.idle, back_ms)
 
     def note_order(self, rows: IntArray) -> None:
         """Waiting jobs in the order in which they are looked at; others come before them."""
@@ -187,7 +206,7 @@ class PowerGate:
     def let_through(self, moves: Sequence[Move]) -> list[Move]:
         """The moves that pass. Room is made for a job by all the moves that this takes, or by none."""
         kept, given_up = [], set()
-        self._promise = self._find_promise()
+        self._reserved = 0
         for move in moves:
             if self.lets(move):
                 kept.append(move)
@@ -195,13 +214,19 @@ class PowerGate:
                 given_up.add(_beneficiary(move))
         return [move for move in kept if (job := _beneficiary(move)) is None or job not in given_up]
 
-    def refused_rows(self, starts: Sequence[Start]) -> list[int]:
-        """Rows of those starts that would not pass. None passes yet."""
-        left, used = self._left, self.account.used.copy()
-        self._promise = self._find_promise()
+    def judge(self, starts: Sequence[Start]) -> Verdict:
+        """Which of those starts would not pass, and which reservations come too early. None passes yet."""
+        left, used, ahead = self._left, self.account.used.copy(), self._ahead
+        self._reserved, self._late = 0, {}
         refused = [self.state.jobs[move.job].row for move in starts if not self.lets(move)]
-        self._left, self.account.used = left, used
-        return refused
+        self._reserve_before(FOREVER_MS)
+        self._left, self.account.used, self._ahead = left, used, ahead
+        return Verdict(refused, self._late)
+
+    def postpone(self, late: dict[int, int]) -> None:
+        """From now on no reservation of these rows begins before their watts are there."""
+        for row, start_ms in late.items():
+            self.state.rows.table[JOB_WATTS_MS, row] = start_ms
 
     def with_caps(self, moves: Sequence[Move]) -> list[Move]:
         """The moves that passed with the caps that they need: lower ones before, higher ones after them."""
@@ -218,86 +243,73 @@ class PowerGate:
         if added == 0 or (added <= self._left and self._may_pass(move, row, added)):
             self.account.used[devices] = True
             self._left -= added
+            self._ahead = self._ahead.without(self.state.now_ms, self._end_ms(move, row), added)
             return True
         if isinstance(move, Start):
-            self._wait(row, added, move.allocation)
+            self._wait(move, row, added)
         return False
 
     def _may_pass(self, move: Start | Resize | Migrate, row: int, added: int) -> bool:
         """Whether no job before it waits for watts that it would still have then. Nothing grows while a job waits."""
         if not isinstance(move, Start):
             return not self._latest_end_ms
-        until_ms = [end_ms for turn, end_ms in self._latest_end_ms.items() if turn < self._turn[row]]
-        end_ms = self._end_ms(row)
-        return (not until_ms or end_ms <= min(until_ms)) and self._keeps_promise(row, end_ms, added)
+        turn, end_ms = int(self._turn[row]), self._end_ms(move, row)
+        self._reserve_before(turn)
+        until_ms = [latest_ms for other, latest_ms in self._latest_end_ms.items() if other < turn]
+        return (not until_ms or end_ms <= min(until_ms)) and self._ahead.has(end_ms, added)
 
-    def _keeps_promise(self, row: int, end_ms: int, added: int) -> bool:
-        """Whether the start leaves the watts that are promised to a job before it; if so its own count as taken."""
-        promise = self._promise
-        if promise is None or end_ms <= promise.start_ms:
-            return True
-        if self._turn[row] > promise.turn and added > promise.spare:
-            return False
-        promise.spare -= added
-        return True
+    def _reserve_before(self, turn: int) -> None:
+        """Take the watts of the reservations of jobs that come before this turn."""
+        box, count = self.state.box, int(self.state.meta[META_RESERVATIONS])
+        while self._reserved < count and self._turn[box.res[RES_JOB, self._reserved]] < turn:
+            self._reserve(self._reserved)
+            self._reserved += 1
 
-    def _find_promise(self) -> _Promise | None:
-        """Of the first reservation; None where there is none, or nobody knows when its watts are there."""
-        box = self.state.box
-        if self.state.meta[META_RESERVATIONS] == 0:
-            return None
-        row = int(box.res[RES_JOB, 0])
-        needed = self._reserved_watts(row)
+    def _reserve(self, index: int) -> None:
+        """Take the watts of a reservation, as soon as they are there for as long as it lasts."""
+        row, start_ms, end_ms = self.state.box.res[[RES_JOB, RES_START, RES_END], index].tolist()
+        needed = self._reserved_watts(index, row)
         if needed == 0:
-            return None
-        start_ms, left = self._left_from(int(box.res[RES_START, 0]), needed)
-        return None if start_ms == NONE else _Promise(int(self._turn[row]), start_ms, left - needed)
+            return
+        run_ms = FOREVER_MS if end_ms >= FOREVER_MS else end_ms - start_ms
+        from_ms = self._ahead.first_time(start_ms, run_ms, needed)
+        if from_ms != start_ms:
+            self._late[row] = FOREVER_MS if from_ms == NONE else from_ms
+        if from_ms != NONE:
+            self._ahead = self._ahead.without(from_ms, min(from_ms + run_ms, FOREVER_MS), needed)
 
-    def _reserved_watts(self, row: int) -> int:
-        """What the devices of the first reservation draw more in use at their floor than idle. Of a pool, all devices
-        are alike; shares are counted as devices that nobody else uses."""
+    def _reserved_watts(self, index: int, row: int) -> int:
+        """What the devices of a reservation draw more in use at their floor than idle. Of a pool, all devices are
+        alike; shares are counted as devices that nobody else uses."""
         box, account, watts = self.state.box, self.account, 0
         devices = self.state.by_row[row].spec.request.devices
-        link = int(box.res[RES_LINK, 0])
+        link = int(box.res[RES_LINK, index])
         while link != NONE:
             device = int(account.pools[POOL_DEVICE_BEGIN, box.links[LINK_POOL, link]])
-            watts += int(box.links[LINK_COUNT, link]) * devices * account.added_watts(np.array([device]))
+            watts += int(box.links[LINK_COUNT, link]) * devices * int(account.least[device] - account.idle[device])
             link = int(box.links[LINK_NEXT, link])
         return watts
 
-    def _end_ms(self, row: int) -> int:
+    def _end_ms(self, move: Start | Resize | Migrate, row: int) -> int:
+        """When a start is expected to end; what runs already and moves may take as long as it likes."""
         table = self.state.rows.table
         planned = int(table[JOB_PLANNED_MS, row])
-        if planned >= FOREVER_MS:
+        if planned >= FOREVER_MS or not isinstance(move, Start):
             return FOREVER_MS
-        return self.state.now_ms + max(planned - int(table[JOB_SAVED_MS, row]), 1)
+        left_ms = max(planned - int(table[JOB_SAVED_MS, row]), 1)
+        return self.state.now_ms + -(-left_ms * int(table[JOB_REPLICAS, row]) // move.allocation.replicas)
 
-    def _wait(self, row: int, added: int, allocation: Allocation) -> None:
+    def _wait(self, move: Start, row: int, added: int) -> None:
         """The job waits, for power or for one that does, and nothing later passes that would keep it waiting."""
         reason = REASON_POWER if added > self._left else REASON_PRIORITY
         self.state.rows.table[JOB_REASON, row] = reason
-        alone = self.account.added_watts(np.unique(allocation.devices))
+        alone = self.account.added_watts(np.unique(move.allocation.devices))
         if reason != REASON_POWER or alone > self._left_when_idle:
             return
-        until_ms = NONE if self.state.policy.backfill.strict else self._enough_at_ms(added)
+        until_ms = NONE
+        if not self.state.policy.backfill.strict:
+            run_ms = min(self._end_ms(move, row) - self.state.now_ms, FOREVER_MS)
+            until_ms = self._ahead.first_time(self.state.now_ms, run_ms, added)
         self._latest_end_ms[int(self._turn[row])] = until_ms
-
-    def _enough_at_ms(self, added: int) -> int:
-        """When what runs is expected to have given back enough watts; NONE where nobody knows."""
-        return self._left_from(self.state.now_ms, added)[0]
-
-    def _left_from(self, from_ms: int, needed: int) -> tuple[int, int]:
-        """The first time from `from_ms` on at which what runs is expected to have left so many watts, and how many it
-        has left then; (NONE, 0) where nobody knows."""
-        left, sharers, at_ms = self._left, self.account.sharers.copy(), from_ms
-        for row, end_ms in zip(*self._running, strict=True):
-            if end_ms > at_ms:
-                if left >= needed:
-                    break
-                at_ms = end_ms
-            allocation = self.state.by_row[row].allocation
-            assert allocation is not None
-            devices, times = np.unique(allocation.devices, return_counts=True)
-            sharers[devices] -= times
-            left += self.account.added_watts(devices[sharers[devices] == 0])
-        return (at_ms, left) if left >= needed and at_ms < FOREVER_MS else (NONE, 0)
+        if until_ms != NONE:
+            self._ahead = self._ahead.without(until_ms, min(until_ms + run_ms, FOREVER_MS), added)

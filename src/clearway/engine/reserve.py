@@ -70,6 +70,7 @@ from clearway.engine.tables import (
     JOB_END_MS,
     JOB_LIMIT_MS,
     JOB_START_MS,
+    JOB_WATTS_MS,
     JOB_WIDEST,
     LEVEL_NODE,
     LEVEL_SITE,
@@ -344,8 +345,12 @@ def reserve(box: Box, row: int, replicas: int, now_ms: int, run_ms: int) -> bool
     running = after_gaps(box, 0)
     ended = 0
     begun = 0
+    earliest_ms = box.jobs[JOB_WATTS_MS, row]
     for _ in range(WALK_MAX):
         time = next_time(box, running, ended, begun)
+        if now_ms < earliest_ms < time:
+            time = earliest_ms
+            earliest_ms = 0
         if time >= FOREVER_MS:
             return False
         watched = cls if knows_capacity else NONE
@@ -359,7 +364,7 @@ def reserve(box: Box, row: int, replicas: int, now_ms: int, run_ms: int) -> bool
             capacity = total_future_capacity(box, cls, replicas)
         else:
             capacity += change
-        if capacity < replicas:
+        if capacity < replicas or time < earliest_ms:
             continue
         start_ms = max(time, now_ms + 1)
         end_ms = start_ms + run_ms if run_ms < FOREVER_MS else FOREVER_MS

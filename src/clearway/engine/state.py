@@ -52,6 +52,7 @@ from clearway.engine.tables import (
     DEVICE_SHARE_FREE,
     JOB_CLAIMED,
     JOB_CLASS,
+    JOB_WATTS_MS,
     NONE,
     Table,
     grow_table,
@@ -302,6 +303,7 @@ class ClusterState:
 
     def _on_power_budget(self, event: PowerBudgetSet) -> None:
         self.power_budget_watts = event.watts
+        self.rows.table[JOB_WATTS_MS] = 0
         self.capacity_grew = True
 
     def _on_nothing(self, event: TimerFired | SubmissionAccepted | ControlStarted) -> None:

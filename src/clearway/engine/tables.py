@@ -130,7 +130,8 @@ JOB_ORACLE_MS: Final = 30  # NONE when not known (always, outside the twin)
 JOB_WAIT_SINCE_MS: Final = 31  # when its present wait began
 JOB_CLAIMED: Final = 32  # 1 = devices are kept for it by name
 JOB_WHOLE: Final = 33  # wholly free devices without which it cannot start (0 for shares and for CPU jobs)
-JOB_COLUMNS: Final = 34
+JOB_WATTS_MS: Final = 34  # no reservation of its begins before: its watts are not there (kept by `power`)
+JOB_COLUMNS: Final = 35
 
 PHASE_FREE: Final = 0  # the row is not in use
 PHASE_PENDING: Final = 1  # may start

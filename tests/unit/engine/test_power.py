@@ -1,5 +1,6 @@
 """The power step: devices are capped before jobs wait, and the checker judges caps and draw by itself."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -10,10 +11,12 @@ from clearway.model.events import PowerBudgetSet
 from clearway.model.jobs import Elastic
 from clearway.model.plan import Cap, Plan, ReasonCode, Resize
 from clearway.model.power import CURVE, capped_speed_ppm
+from clearway.model.units import HOUR_MS
 from clearway.policies.orders import Fifo
 from support.engine import EASY, add_nodes, finish, make_kernel, started_jobs, submit
 
 STRICT = Policy(name="strict", order=Fifo(), backfill=Backfill(strict=True, reservation_depth=0))
+CONSERVATIVE = replace(EASY, backfill=Backfill(reservation_depth=100))
 ELASTIC = Policy(name="elastic", order=Fifo(), elasticity=Elasticity(enabled=True, interval_ms=0))
 
 
@@ -149,3 +152,31 @@ def test_checker_refuses_a_start_past_the_budget():
     kernel = make_powered(1_000, policy=STRICT)
     submit(kernel, {"devices": 4, "replicas": 2}, {"devices": 4})
     assert "of at most 1000 W" in notes(kernel, type(start)(2, 1, start.allocation))
+
+
+def test_each_reservation_begins_when_its_watts_are_there_too():
+    """Six devices may be used. Job 3 could have four of node 2 after one hour, but watts for them only when job 1 ends;
+    job 4 could have them then, but for the watts of job 3."""
+    kernel = make_powered(8 * 60 + 6 * 140, policy=CONSERVATIVE)
+    wishes = [(4, 2), (1, 1), (4, 1), (4, 1)]
+    commands = submit(kernel, *[{"devices": devices, "limit_ms": run * HOUR_MS} for devices, run in wishes])
+    assert started_jobs(commands) == [1, 2]
+    assert [kernel.explain(job).start_ms for job in (3, 4)] == [2 * HOUR_MS, 3 * HOUR_MS]
+    assert ReasonCode.POWER in [one.code for one in kernel.explain(3).reasons]
+
+
+def test_what_ends_before_the_watts_of_a_reservation_are_needed_passes():
+    """Job 4 outlasts the end of job 1, with which job 3 is to have its watts; job 5 does not."""
+    kernel = make_powered(8 * 60 + 6 * 140, policy=CONSERVATIVE)
+    wishes = [(4, 2), (1, 1), (6, 1, "two"), (1, 9), (1, 2)]
+    jobs = [{"devices": wish[0], "limit_ms": wish[1] * HOUR_MS} for wish in wishes]
+    jobs[2] = {"devices": 3, "replicas": 2, "limit_ms": HOUR_MS}
+    assert started_jobs(submit(kernel, *jobs)) == [1, 2, 5]
+    assert kernel.explain(3).start_ms == 2 * HOUR_MS
+
+
+def test_without_a_budget_a_reservation_begins_as_soon_as_its_devices_are_there():
+    kernel = make_powered(8 * 60 + 6 * 140, policy=CONSERVATIVE)
+    submit(kernel, *[{"devices": devices, "limit_ms": run * HOUR_MS} for devices, run in [(4, 2), (1, 1), (4, 1)]])
+    kernel.handle(PowerBudgetSet(0, None))
+    assert kernel.explain(3).start_ms == HOUR_MS

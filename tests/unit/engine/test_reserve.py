@@ -150,7 +150,7 @@ def test_what_starts_on_devices_that_were_kept_for_it_is_expected_to_end_as_any_
 
 
 def test_what_a_reservation_held_back_starts_when_room_is_made_for_its_job_elsewhere():
-    """Job 3 is to follow job 2 on n2, and job 4 to leave that whole; then job 1, not protected now, leaves n1 for it."""
+    """Job 3 is to follow job 2 on n2, and job 4 to leave that whole; then job 1, protected no more, leaves n1."""
     preemption = Preemption(mode=PreemptMode.PRIORITY, protection_ms=HOUR_MS // 2)
     kernel = make_kernel(replace(EASY, preemption=preemption))
     add_nodes(kernel, 2, 4)
