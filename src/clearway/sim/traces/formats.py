@@ -153,10 +153,18 @@ _NO_WORKLOADS: Final = (
         "it is a failure log: see --faults",
     ),
     (
-        ("placement,local_bsz", "local_bsz,step_time"),
+        ("placement,local_bsz", "num_nodes,num_replicas,local_bsz", "progress,iteration,metric"),
         "it holds speeds: the traces of its source find them by themselves",
     ),
     (("global_batch_size,",), "it holds speeds by number of GPUs and no jobs: write them as `speedup` of elastic jobs"),
+    (
+        ("time,total_job_num", "time,active,total", "date,", "timestamp_anon,value", "value,timestamp_anon"),
+        "it holds counts or measurements over time and no jobs",
+    ),
+    (
+        ("dataset,network,batch_size", ",time_stats."),
+        "it holds measurements of single programs and no jobs",
+    ),
 )
 """First words of files that people take for workloads, and what is to be done with them. ElasticFlow publishes speeds
 only, and no trace names them."""

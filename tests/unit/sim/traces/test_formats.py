@@ -29,11 +29,16 @@ def test_the_error_says_what_the_file_is_for(tmp_path, text, use):
 @pytest.mark.parametrize(
     "name",
     [
+        "alibaba-genai-v2026/qps.csv.gz",
         "alibaba-gpu-node-inventories/pai_v2020_machine_spec.csv",
         "elasticflow/throughputs_A100/bert.csv",
+        "helios/earth_vc_gpu_number.csv",
         "hpc-node-failures/grid5000_event_trace.tab.gz",
+        "pollux/profiles/bert/validation-12.csv",
         "sia/profiles/bert/placements-dgx.csv",
         "titan-gpu-life/gc_full.csv.gz",
+        "vidur-network/a100_dgx/send_recv.csv",
+        "zeus-energy/summary_power_a40.csv",
     ],
 )
 def test_real_files_that_hold_no_jobs_are_named(name):
