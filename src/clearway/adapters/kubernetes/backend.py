@@ -172,7 +172,9 @@ class KubernetesBackend:
             nodes = self.book.nodes
             found = nodes.find_resource(job.request.device_models) or DEVICE_DEFAULT
             label = nodes.add_demand(own_demand(found if job.request.devices else ""))
-        return replace(job, request=replace(job.request, node_labels=(*job.request.node_labels, label)))
+            models = job.request.device_models or nodes.models.named(found)
+        labels = (*job.request.node_labels, label)
+        return replace(job, request=replace(job.request, node_labels=labels, device_models=models))
 
     def forget_own(self, jobs: Iterable[JobId]) -> None:
         """Jobs that have ended while they waited: their Jobs are deleted. From any thread."""

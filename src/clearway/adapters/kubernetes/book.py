@@ -69,6 +69,7 @@ class Book(Placing):
     def __init__(self, config: KubernetesConfig) -> None:
         super().__init__(config)
         self._limited: dict[JobId, None] = {}
+        self._models_seen = 0
         self._arrivals: list[Arrival] = []
 
     def set_queues(self, names: tuple[str, ...], default: str) -> None:
@@ -275,6 +276,9 @@ class Book(Placing):
     def settle(self, now_ms: int, *, is_first: bool = False) -> list[Event]:
         """Look at every group that changed; returns what happened, nodes first. is_first: see `Nodes.tell`."""
         self._find_overdue(now_ms)
+        if self._models_seen != self.nodes.models.version:
+            self._models_seen = self.nodes.models.version
+            self.touch_all()
         dirty, self._dirty = self._dirty, {}
         for key in dirty:
             bundle = self.bundles.get(key)
@@ -321,7 +325,7 @@ class Book(Placing):
         pods = self.waiting(bundle)
         if bundle.own is not None:
             return
-        if any(pod.device_claims for pod in pods) and self._await_claims(now_ms, bundle, pods):
+        if any(pod.devices or pod.device_claims for pod in pods) and self._await_devices(now_ms, bundle, pods):
             return
         if bundle.job is None:
             if not bundle.size and bundle.group.source is None:
@@ -345,15 +349,17 @@ class Book(Placing):
             bundle.is_held = True
             self._events.append(JobHeld(now_ms, bundle.job, NOT_WHOLE))
 
-    def _await_claims(self, now_ms: int, bundle: Bundle, pods: Sequence[PodFacts]) -> bool:
+    def _await_devices(self, now_ms: int, bundle: Bundle, pods: Sequence[PodFacts]) -> bool:
         """Whether claims of pods that lie nowhere have devices, which are taken back first. A job whose claims, or the
         devices for them, are not what the engine knows is told anew."""
         idle = [Unclaim(pod, keys) for pod in pods if (keys := self.nodes.claims.idle_of(pod))]
         self._actions += idle
         if not idle and bundle.job is not None and bundle.wants is not None:
-            known = bundle.wants.label, bundle.wants.devices, bundle.wants.models
-            label = self.nodes.add_demand(self.nodes.demand_of(*pods))
-            if known != (label, *self.nodes.devices_of(pods)):
+            known = bundle.wants.devices, bundle.wants.models
+            is_other = pods[0].device_claims and bundle.wants.label != self.nodes.add_demand(
+                self.nodes.demand_of(*pods)
+            )
+            if is_other or known != self.nodes.devices_of(pods):
                 self._events.append(JobCancelled(now_ms, bundle.job))
                 self._forget(bundle)
                 bundle.is_again = True

@@ -18,6 +18,7 @@ from clearway.adapters.kubernetes.company import Region, Society
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.entries import ALIAS_MARK, NodeEntry, Wants, real_name
 from clearway.adapters.kubernetes.facts import Demand, NodeFacts, PodFacts, Share, Term, Toleration, Wish
+from clearway.adapters.kubernetes.models import Models
 from clearway.adapters.kubernetes.offers import find_first, find_left, make_claimed, make_groups
 from clearway.adapters.kubernetes.parse import CPU, MEMORY
 from clearway.adapters.kubernetes.placement import (
@@ -68,6 +69,7 @@ class Nodes:
         self.society = Society(self._walk, self.touch)
         self.volumes = Volumes()
         self.claims = Claims(config.device_drivers)
+        self.models = Models()
         self.has_binder = False
 
     def _walk(self) -> Iterable[tuple[PodFacts, str]]:
@@ -91,6 +93,7 @@ class Nodes:
         elif entry.facts == facts and not entry.is_gone:
             return
         entry.facts, entry.is_gone, entry.lasting = facts, False, {}
+        self._note_models(facts.name)
         self.society.put_node(facts)
         self.touch(facts.name)
 
@@ -98,6 +101,7 @@ class Nodes:
         """The node is gone."""
         if name in self.entries:
             self.entries[name].is_gone = True
+            self._note_models(name)
             self.society.drop_node(name)
             self.touch(name)
 
@@ -171,7 +175,8 @@ class Nodes:
         """How many devices each of equal pods holds for the engine, and of which models; () = any."""
         first = pods[0]
         if not first.device_claims or first.devices:
-            return first.devices, (first.demand.device,) if names_devices(first.demand.device) else ()
+            device = first.demand.device
+            return first.devices, (device,) if names_devices(device) else self.models.named(device)
         need = self.claims.need_of(self._find_wishes(pods))
         return need.devices, need.models
 
@@ -190,7 +195,17 @@ class Nodes:
     def put_claims(self, kind: str, data: Mapping[str, Any], *, is_gone: bool) -> None:
         """An object that says something of claims on devices was seen, or is gone."""
         for name in self.claims.put(kind, data, is_gone=is_gone):
+            self._note_models(name)
             self.touch(name)
+
+    def _note_models(self, name: str) -> None:
+        entry = self.entries.get(name)
+        if entry is None or entry.is_gone:
+            self.models.put(name, ())
+            return
+        resources = (resource for resource, _ in entry.facts.devices)
+        offers = zip(resources, (group.model for group in make_groups(entry.facts)), strict=True)
+        self.models.put(name, (*offers, *(("", group[0].model) for group in self.claims.groups_on(name))))
 
     def _keep_ports_apart(
         self, pod: PodFacts, crowds: tuple[str, ...], rules: tuple[NeighbourRule, ...]
@@ -345,6 +360,13 @@ class Nodes:
         words = self.claims.choose(pod, node, preferred)
         self.touch(node)
         return f"{name}: {words}" if words else ""
+
+    def find_mistake(self, pod: PodFacts, name: NodeName, devices: Sequence[int]) -> str:
+        """Whether devices were chosen that are not of the resource that the pod asks; "" = they are."""
+        asked = pod.demand.device
+        if not asked or all(self.resource_at(name, device) == asked for device in devices):
+            return ""
+        return f"{name}: expected devices of {asked}, found others, which lie there beside them"
 
     def find_conflict(self, pod: PodFacts, name: NodeName) -> str:
         """Which rule about neighbours forbids to bind this pod to the node now; "" = none."""

@@ -130,8 +130,6 @@ def _find_device_mismatch(demand: Demand, node: NodeFacts) -> str:
         return f"node(s) had no {demand.device}"
     if demand.sharing and (demand.sharing == HAMI) != bool(node.shared):
         return f"node(s) had no {'HAMi device plugin' if demand.sharing == HAMI else 'devices that KAI shares'}"
-    if len(offered) > 1 and not names_devices(demand.device):
-        return f"node(s) offered {demand.device} beside other devices, which Clearway does not tell apart"
     return ""
 
 

@@ -32,7 +32,7 @@ class Placing(Sightings):
         obstacle = ""
         for slot, pod in pairs:
             obstacle = self.nodes.find_obstacle(pod, slot.node)
-            if not obstacle and (obstacle := self.nodes.find_conflict(pod, slot.node)):
+            if not obstacle and (obstacle := self._find_conflict(pod, slot)):
                 bundle.conflicts += 1
             if obstacle := obstacle or self.nodes.take_devices(pod, slot.node, slot.devices):
                 break
@@ -53,6 +53,9 @@ class Placing(Sightings):
             if self._other_parts(bundle):
                 self.nodes.keep_unbound(pod, real_name(slot.node))
         return ""
+
+    def _find_conflict(self, pod: PodFacts, slot: Slot) -> str:
+        return self.nodes.find_conflict(pod, slot.node) or self.nodes.find_mistake(pod, slot.node, slot.devices)
 
     def _release(self, now_ms: int, bundle: Bundle) -> None:
         """Make the bindings of a run; of a convoy once all parts have places, looked at once more, all or none."""

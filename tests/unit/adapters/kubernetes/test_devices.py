@@ -6,7 +6,9 @@ from clearway.adapters.kubernetes.book import Book
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.parse import parse_node, parse_pod
 from clearway.model.cluster import DeviceGroup
-from clearway.model.events import DeviceDown, NodeAdded
+from clearway.model.events import DeviceDown, JobCancelled, JobStopped, NodeAdded
+from clearway.model.ids import JobId, NodeName
+from clearway.model.jobs import StopCause
 from clearway.model.units import MIB
 from support.kubernetes import make_node, make_pod
 
@@ -79,6 +81,42 @@ def test_slices_of_strategy_single_come_as_devices_whose_product_is_the_slice():
         DeviceGroup(model="NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", count=56, memory_bytes=4_864 * MIB),
     )
     assert request_of(pod_of("nvidia.com/gpu", 1), facts).devices == 1
+
+
+def test_whole_devices_and_slices_of_one_node_are_each_given_to_those_who_ask_for_them():
+    facts = node_of(**{"nvidia.com_gpu": 2, SLICE.replace("/", "_"): 7})
+    assert [group.model for group in groups_of(facts)] == ["nvidia.com/gpu", SLICE]
+    assert request_of(pod_of("nvidia.com/gpu", 1), facts).device_models == ("nvidia.com/gpu",)
+    assert request_of(pod_of(SLICE, 1), facts).device_models == (SLICE,)
+
+
+def test_waiting_job_is_told_anew_which_models_do_when_a_node_comes_that_has_others_beside_them():
+    book = Book(CONFIG)
+    labels = {"nvidia.com/gpu.product": "H100"}
+    book.nodes.put(parse_node(make_node("n0", gpus=8, labels=labels), CONFIG))
+    pod = pod_of("nvidia.com/gpu", 1)
+    book.put_pod(pod)
+    book.settle(1)
+    (arrival,) = book.take_arrivals()
+    book.accept(1, arrival, JobId(1))
+    assert arrival.job.request.device_models == ()
+    book.nodes.put(node_of(**{"nvidia.com_gpu": 2, SLICE.replace("/", "_"): 7}))
+    assert [one.job for one in book.settle(2) if isinstance(one, JobCancelled)] == [1]
+    book.settle(3)
+    (arrival,) = book.take_arrivals()
+    assert arrival.job.request.device_models == ("H100", "nvidia.com/gpu")
+
+
+def test_start_on_slices_of_a_pod_that_asks_whole_devices_binds_nothing():
+    book = Book(CONFIG)
+    book.nodes.put(node_of(**{"nvidia.com_gpu": 2, SLICE.replace("/", "_"): 7}))
+    book.put_pod(pod_of("nvidia.com/gpu", 1))
+    book.settle(1)
+    (arrival,) = book.take_arrivals()
+    book.accept(1, arrival, JobId(1))
+    book.start(1, JobId(1), 1, [(NodeName("n1"), (2,))], "")
+    assert [one.cause for one in book.settle(1) if isinstance(one, JobStopped)] == [StopCause.MIGRATED]
+    assert not book.take_actions()
 
 
 def test_room_that_another_scheduler_makes_for_a_pod_is_left_to_it():

@@ -1,7 +1,5 @@
 """Where a pod may lie, judged as Kubernetes' own scheduler does, and said in its words."""
 
-from dataclasses import replace
-
 import pytest
 
 from clearway.adapters.kubernetes.config import KubernetesConfig
@@ -102,14 +100,6 @@ def test_cordoned_node_takes_only_pods_that_bear_it():
 def test_node_without_the_device_resource_is_no_place():
     assert mismatch(demand_of(), gpus=0) == "node(s) had no nvidia.com/gpu"
     assert mismatch(demand_of(gpus=0), gpus=0) == ""
-
-
-def test_whole_devices_are_not_taken_from_a_node_that_offers_slices_too():
-    node = make_node()
-    node["status"]["allocatable"]["nvidia.com/mig-1g.10gb"] = "7"
-    facts = parse_node(node, CONFIG)
-    assert "does not tell apart" in find_mismatch(demand_of(), facts, FREE)
-    assert find_mismatch(replace(demand_of(), device="nvidia.com/mig-1g.10gb"), facts, FREE) == ""
 
 
 def test_other_resources_must_be_left():
