@@ -153,7 +153,7 @@ _NO_WORKLOADS: Final = (
         "it is a failure log: see --faults",
     ),
     (
-        ("placement,local_bsz", "num_nodes,num_replicas,local_bsz", "progress,iteration,metric"),
+        ("placement,", "local_bsz,", "num_nodes,num_replicas,", "progress,iteration,metric"),
         "it holds speeds: the traces of its source find them by themselves",
     ),
     (("global_batch_size,",), "it holds speeds by number of GPUs and no jobs: write them as `speedup` of elastic jobs"),
