@@ -27,7 +27,8 @@ class Verified:
     """A journal that is whole, and so are the audit log, and the rows and snapshots that were made of it.
 
     last: the number of the journal's last record. kinds: how many there are of each event. audit: lines of the audit
-    log. rows: of jobs. snapshots: the records that they are of.
+    log. rows: of jobs; rows_left: of jobs that wait or run, which are compared only where no control plane runs.
+    snapshots: the records that they are of.
     """
 
     records: int
@@ -35,6 +36,7 @@ class Verified:
     kinds: Mapping[str, int]
     audit: int
     rows: int
+    rows_left: int
     snapshots: Sequence[int]
 
 
@@ -79,6 +81,7 @@ def verify_journal(places: Places, config: Config) -> Verified:
             kinds=dict(sorted(checked.kinds.items())),
             audit=audit,
             rows=checked.rows,
+            rows_left=checked.rows_left,
             snapshots=tuple(checked.snapshots),
         )
     finally:

@@ -162,6 +162,9 @@ LIVE: Final[Mapping[str, str]] = {
     "Have the control plane read its file again: queues, tenants and policy, without a restart.": "让控制平面重读配置：队列、租户与策略，无需重启。",
     "Read every record, and compare rows and snapshots with what the journal makes; exit code 65 if damaged.": "读取每条记录，并将作业行与快照同日志所得比较；若损坏则以 65 退出。",
     "{rows} row(s) of jobs and {snapshots} snapshot(s): as the journal says": "{rows} 个作业行与 {snapshots} 个快照：与日志一致",
+    "{rows} row(s) of jobs that wait or run: compared when the control plane is stopped": (
+        "{rows} 个等待或运行中的作业行：控制面停止后才比对"
+    ),
     "Keep what the journal makes, so that a start reads only what comes after.": "保存日志所得的状态，使启动只需读取其后的记录。",
     "Not for fewer records than these.": "记录少于此数时不保存。",
     "Too few records have come since the last snapshot: none was made": "自上次快照以来记录太少：未生成快照",

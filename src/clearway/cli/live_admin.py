@@ -241,6 +241,9 @@ def verify(context: typer.Context, state_dir: StateDirOption = None, json_target
         text = "{rows} row(s) of jobs and {snapshots} snapshot(s): as the journal says"
         values = {"rows": found.rows, "snapshots": len(found.snapshots)}
         session.screen.print(session.say(text, **values), markup=False)
+        if found.rows_left:
+            text = "{rows} row(s) of jobs that wait or run: compared when the control plane is stopped"
+            session.screen.print(session.say(text, rows=found.rows_left), markup=False)
     if json_target is not None:
         write_json(session, asdict(found), json_target)
 

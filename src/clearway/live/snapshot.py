@@ -103,7 +103,7 @@ def parse(payload: bytes, names: Iterable[str]) -> dict[str, Any]:
 def sources_digest() -> str:
     """Of all that makes state of events: another release may make other state of the same journal."""
     package = Path(__file__).parents[1]
-    folders = ("engine", "forecast", "kernel", "live", "model", "wire")
+    folders = ("engine", "forecast", "kernel", "live", "model", "ports", "wire")
     files = [path for folder in folders for path in sorted((package / folder).glob("*.py"))]
     digest = hashlib.sha256(__version__.encode())
     for path in files:

@@ -38,12 +38,14 @@ class Reader(Protocol):
 
 @dataclass(slots=True)
 class Checked:
-    """rows: compared. snapshots: records of those that are what the journal makes. kinds: how many there are of each
-    event. records, last: how many records, and the number of the last."""
+    """rows: compared. rows_left: of jobs that have not ended, which were not, since they change. snapshots: records of
+    those that are what the journal makes. kinds: how many there are of each event. records, last: how many records, and
+    the number of the last."""
 
     records: int
     last: int
     rows: int
+    rows_left: int
     snapshots: list[int]
     kinds: dict[str, int]
 
@@ -55,7 +57,7 @@ class Verifier:
         self._memory, self._reader = memory, reader
         self._snapshots = {snapshot.record: snapshot.payload for snapshot in snapshots}
         self._ended: dict[JobId, JobView] = {}
-        self.checked = Checked(0, 0, 0, [], {})
+        self.checked = Checked(0, 0, 0, 0, [], {})
 
     def take(self, number: int, event: Event) -> None:
         """One record. Raises JournalError for a row or a snapshot that says something else."""
@@ -82,6 +84,8 @@ class Verifier:
         for part in _parts([book.view for book in self._memory.books.jobs.values()]):
             if is_still:
                 self._compare({view.id: view for view in part})
+            else:
+                self.checked.rows_left += len(part)
         return self.checked
 
     def _compare(self, expected: Mapping[JobId, JobView]) -> None:

@@ -2,10 +2,12 @@
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from clearway.adapters.local import containers
 from clearway.model.events import JobFinished, JobStarted, JobStopped
 from clearway.model.jobs import Outcome, StopCause
 from clearway.model.plan import Stop
@@ -13,9 +15,11 @@ from support.benches import wait_until
 from support.local import LocalBench, let_others_pass, local_bench
 
 BUSYBOX = Path("/bin/busybox")
-NEEDS_TOOL = pytest.mark.skipif(
-    not (BUSYBOX.exists() and shutil.which("runc")), reason="needs runc and a static busybox (Debian: busybox-static)"
-)
+PODMANS = "clearway-test:1"
+
+
+def is_there(tool: str) -> bool:
+    return BUSYBOX.exists() and shutil.which(tool) is not None and not (tool == "crun" and containers.is_hybrid())
 
 
 @pytest.fixture
@@ -34,13 +38,28 @@ def make_image(folder: Path) -> Path:
     return folder
 
 
+@pytest.fixture(params=["runc", "crun", "podman"])
+def image(request, tmp_path, monkeypatch):
+    """The image, to be run by one tool."""
+    if not is_there(request.param):
+        pytest.skip(f"needs a static busybox, and {request.param} on a machine on which it runs")
+    folder = make_image(tmp_path / "image")
+    if request.param != "podman":
+        monkeypatch.setattr(containers, "FOLDER_TOOLS", (request.param,))
+        yield folder
+        return
+    archive = tmp_path / "image.tar"
+    subprocess.run(["tar", "-C", folder, "-cf", archive, "."], check=True)
+    subprocess.run(["podman", "import", archive, PODMANS], check=True, capture_output=True)
+    yield PODMANS
+    subprocess.run(["podman", "rmi", "--force", PODMANS], check=True, capture_output=True)
+
+
 def add(bench: LocalBench, job: int, script: str, image: Path | str, **more: object) -> None:
     bench.add(job, script, run={"image": str(image)}, **more)
 
 
-@NEEDS_TOOL
-def test_job_runs_inside_of_its_image_with_its_own_folders_and_variables(bench, tmp_path):
-    image = make_image(tmp_path / "image")
+def test_job_runs_inside_of_its_image_with_its_own_folders_and_variables(bench, image):
     script = "busybox cat /etc/release; echo $RANK $CUDA_VISIBLE_DEVICES; busybox pwd; echo x > $CLEARWAY_JOB_DIR/o"
     add(bench, 5, script, image, replicas=2)
     bench.start(5, 1, (0, (1,)), (1, (2,)))
@@ -53,17 +72,15 @@ def test_job_runs_inside_of_its_image_with_its_own_folders_and_variables(bench, 
     assert (bench.state / "jobs" / "5" / "o").read_text() == "x\n"
 
 
-@NEEDS_TOOL
-def test_exit_code_of_the_job_comes_through_its_container(bench, tmp_path):
-    add(bench, 5, "exit 7", make_image(tmp_path / "image"))
+def test_exit_code_of_the_job_comes_through_its_container(bench, image):
+    add(bench, 5, "exit 7", image)
     bench.start(5)
     assert bench.wait(JobFinished, 5).exit_code == 7
 
 
-@NEEDS_TOOL
-def test_what_a_container_leaves_behind_is_ended(bench, tmp_path):
+def test_what_a_container_leaves_behind_is_ended(bench, image):
     script = "busybox setsid busybox sleep 600 & echo started; busybox sleep 600"
-    add(bench, 5, script, make_image(tmp_path / "image"))
+    add(bench, 5, script, image)
     bench.start(5)
     bench.wait(JobStarted, 5)
     wait_until(lambda: "started" in bench.output(5), "output")
@@ -84,16 +101,16 @@ def is_of_job(process: Path, bench: LocalBench) -> bool:
         return False
 
 
-@NEEDS_TOOL
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as others")
-def test_container_has_the_rights_of_the_jobs_user_alone(bench, tmp_path):
+@pytest.mark.parametrize("image", ["runc", "crun"], indirect=True)
+def test_container_has_the_rights_of_the_jobs_user_alone(bench, image, tmp_path):
     let_others_pass(tmp_path)
     bench.workdir.chmod(0o777)
     secret = bench.workdir / "secret"
     secret.write_text("secret")
     secret.chmod(0o600)
     script = "busybox cat secret || echo refused; echo mine > mine"
-    add(bench, 5, script, make_image(tmp_path / "image"), user="nobody")
+    add(bench, 5, script, image, user="nobody")
     bench.start(5)
     assert bench.wait(JobFinished, 5).outcome is Outcome.COMPLETED, bench.output(5)
     assert "refused\n" in bench.output(5)  # and, on either side of it, what cat says

@@ -3,11 +3,15 @@
 A folder with a root filesystem is run by runc or crun, without privileges, in a user namespace in which the user looks
 like root; a name of an image by podman or apptainer. All of them start the processes below ours, so that they stay in
 the job's control group and end with it. Docker does not: its daemon starts them elsewhere, where they would outlive the
-job; so it is not used. The network, the processes and the devices that the job sees are the machine's.
+job; so it is not used. The network and the devices that the job sees are the machine's. So are the processes, but for
+podman where control groups are those of version 2 alone.
+
+crun refuses machines on which both versions of control groups have controllers; there runc is needed.
 """
 
 import json
 import os
+import resource
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +22,17 @@ from clearway.model.errors import ClearwayError
 BUNDLE_WORD: Final = "{bundle}"
 """Stands for the folder with config.json, which the keeper writes as the job's user."""
 SCRIPT_PATH: Final = "/proc/self/fd/3"
-FOLDER_TOOLS: Final = ("runc", "crun")
+FOLDER_TOOLS: Final = ("crun", "runc")
 IMAGE_TOOLS: Final = ("podman", "apptainer", "singularity")
 SHARED: Final = ("/proc", "/dev", "/sys")
 """Parts of the machine that the job sees inside as it would outside."""
 NAMESPACES: Final = ("mount", "user")
+UNIFIED: Final = "/sys/fs/cgroup/cgroup.controllers"
+"""There where control groups are those of version 2 alone."""
+HYBRID: Final = "/sys/fs/cgroup/unified/cgroup.controllers"
+"""There, and not empty, where both versions have controllers."""
+PROCESSES_MAX: Final = 32_768
+"""Of a container; podman's own limit."""
 
 
 class ContainerError(ClearwayError):
@@ -49,11 +59,15 @@ def wrap(
     is_folder = image.startswith("/") and os.path.isdir(image)
     for tool in FOLDER_TOOLS if is_folder else IMAGE_TOOLS:
         program = find(tool)
-        if program is not None:
+        if program is not None and not (tool == "crun" and is_hybrid()):
             wrappers = {"runc": _wrap_runc, "crun": _wrap_crun, "podman": _wrap_podman}
-            return wrappers.get(tool, _wrap_apptainer)(program, image, argv, place)
+            made = wrappers.get(tool, _wrap_apptainer)(program, image, argv, place)
+            runc = find("runc") if tool == "podman" and is_hybrid() else None
+            return made if runc is None else (made[0], f"--runtime={runc}", *made[1:])
     wanted = ", ".join(FOLDER_TOOLS if is_folder else IMAGE_TOOLS)
     also = "; docker starts containers outside of the job's control group, and is not used" if find("docker") else ""
+    if is_folder and find("crun"):
+        also += "; crun refuses this machine, on which both versions of control groups have controllers"
     raise ContainerError(f"expected one of {wanted} to run the image {image!r}; found none{also}: install one")
 
 
@@ -69,8 +83,33 @@ def _wrap_crun(program: str, _image: str, _argv: Sequence[str], place: Place) ->
 
 def _wrap_podman(program: str, image: str, argv: Sequence[str], place: Place) -> tuple[str, ...]:
     volumes = [word for path in _folders(place) for word in ("--volume", f"{path}:{path}")]
-    options = ("--rm", "--cgroups=disabled", "--network=host", "--pid=host", "--preserve-fds=1", "--env-host")
-    return (program, "run", *options, *volumes, "--workdir", place.workdir, image, *_inside(argv))
+    manager: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ("--pid=host",)
+    if os.path.exists(UNIFIED):
+        groups = ("--cgroups=disabled",)  # which podman allows with processes of its own alone
+    elif place.uid == 0:  # it makes groups in any case: then below the run's
+        manager = ("--cgroup-manager=cgroupfs",)
+        groups = (f"--cgroup-parent=/{place.group}", "--pid=host")
+    limits = _limits() if place.uid == 0 else ()
+    options = ("--rm", *groups, *limits, "--network=host", "--preserve-fds=1", "--env-host")
+    return (program, *manager, "run", *options, *volumes, "--workdir", place.workdir, image, *_inside(argv))
+
+
+def _limits() -> tuple[str, str]:
+    """Those of this process: podman would ask for more, which root may not have everywhere."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    count = PROCESSES_MAX if most == resource.RLIM_INFINITY else min(most, PROCESSES_MAX)
+    return f"--ulimit=nofile={files[0]}:{files[1]}", f"--ulimit=nproc={count}:{count}"
+
+
+def is_hybrid() -> bool:
+    """Whether both versions of control groups have controllers here."""
+    try:
+        with open(HYBRID, encoding="utf-8") as file:
+            return bool(file.read().strip())
+    except OSError:
+        return False
 
 
 def _wrap_apptainer(program: str, image: str, argv: Sequence[str], place: Place) -> tuple[str, ...]:

@@ -1,9 +1,11 @@
 """How images are started: which tool, with which arguments, and what is shown inside."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from clearway.adapters.local import containers
 from clearway.adapters.local.containers import ContainerError, Place, make_bundle, wrap
 
 PLACE = Place(workdir="/data/ann", job_dir="/state/jobs/5", name="clearway-5.1", group="clearway-1/5.1", uid=7, gid=8)
@@ -14,6 +16,14 @@ def find_only(*tools):
     return lambda tool: f"/usr/bin/{tool}" if tool in tools else None
 
 
+@pytest.fixture(autouse=True)
+def machine(tmp_path, monkeypatch):
+    """Control groups of version 1 alone; what this machine has does not matter."""
+    monkeypatch.setattr(containers, "HYBRID", str(tmp_path / "hybrid"))
+    monkeypatch.setattr(containers, "UNIFIED", str(tmp_path / "unified"))
+    return tmp_path
+
+
 @pytest.fixture
 def image(tmp_path):
     for name in ("proc", "data", "state"):
@@ -21,9 +31,28 @@ def image(tmp_path):
     return str(tmp_path)
 
 
-def test_folder_is_run_by_runc_before_crun(image):
-    assert wrap(image, ARGV, PLACE, find_only("runc", "crun", "podman"))[0] == "/usr/bin/runc"
-    assert wrap(image, ARGV, PLACE, find_only("crun", "podman"))[0] == "/usr/bin/crun"
+def test_folder_is_run_by_crun_before_runc(image):
+    assert wrap(image, ARGV, PLACE, find_only("runc", "crun", "podman"))[0] == "/usr/bin/crun"
+    assert wrap(image, ARGV, PLACE, find_only("runc", "podman"))[0] == "/usr/bin/runc"
+
+
+def test_crun_is_not_used_where_it_would_refuse_the_machine(image, machine):
+    (machine / "hybrid").write_text("hugetlb\n")
+    assert wrap(image, ARGV, PLACE, find_only("runc", "crun"))[0] == "/usr/bin/runc"
+    assert wrap("train:1", ARGV, PLACE, find_only("runc", "podman"))[1] == "--runtime=/usr/bin/runc"
+    with pytest.raises(ContainerError, match="crun refuses this machine"):
+        wrap(image, ARGV, PLACE, find_only("crun"))
+
+
+def test_containers_of_podman_stay_in_the_group_of_the_run(machine):
+    root = wrap("train:1", ARGV, replace(PLACE, uid=0), find_only("podman"))
+    assert {"--cgroup-manager=cgroupfs", "--cgroup-parent=/clearway-1/5.1", "--pid=host"} < set(root)
+    assert "--pid=host" in wrap("train:1", ARGV, PLACE, find_only("podman"))
+    (machine / "unified").touch()
+    for uid in (0, 7):
+        words = wrap("train:1", ARGV, replace(PLACE, uid=uid), find_only("podman"))
+        assert "--cgroups=disabled" in words
+        assert "--pid=host" not in words  # podman refuses both together
 
 
 def test_named_image_is_run_by_podman_before_apptainer_with_the_jobs_words():

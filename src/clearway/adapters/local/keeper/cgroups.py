@@ -7,7 +7,7 @@ here decides: it makes, fills, signals, freezes and removes groups, and says wha
 import errno
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -103,11 +103,7 @@ class Group:
         """Processes alive in it, in those below it too."""
         if not self.tracker:
             return find_marked(self.mark)
-        found = [int(pid) for pid in read_text(f"{self.tracker}/cgroup.procs").split()]
-        if self.kind == "v2" and not found and not self.is_empty():
-            files = Path(self.tracker).rglob("cgroup.procs")
-            found = [int(pid) for file in files for pid in read_text(file).split()]
-        return found
+        return [int(pid) for path in _each_group(self.tracker) for pid in read_text(f"{path}/cgroup.procs").split()]
 
     def is_empty(self) -> bool:
         """Whether no process of the run is left."""
@@ -167,6 +163,23 @@ class Group:
         for path in dict.fromkeys((*self.limiters.values(), self.tracker) if self.tracker else ()):
             is_gone = _remove_tree(path) and is_gone
         return is_gone
+
+
+def _each_group(path: str) -> Iterator[str]:
+    """The group, and those below it that a container's tool made."""
+    yield path
+    try:
+        below = [entry.path for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return
+    for one in below:
+        yield from _each_group(one)
+
+
+def _make_folder(path: str) -> None:
+    """Open for all to look at, as groups are elsewhere: what runs containers in the name of a job's user does."""
+    os.makedirs(path, exist_ok=True)
+    os.chmod(path, 0o755)  # noqa: S103 - root alone may write there all the same
 
 
 def _remove_tree(path: str) -> bool:
@@ -266,7 +279,7 @@ class Groups:
             # Other keepers of this machine number their runs likewise.
             return Group(f"{self._name}/{mark}", "", {}, self.kind)
         tracker = f"{self._tracker}/{mark}"
-        os.makedirs(tracker, exist_ok=True)
+        _make_folder(tracker)
         limiters: dict[str, str] = {}
         wanted = {"memory": limits.memory_bytes, "cpu": limits.cpu_milli, "pids": limits.processes_max}
         for controller, amount in wanted.items():
@@ -275,7 +288,7 @@ class Groups:
                 continue
             path = limiters[controller] = f"{base}/{mark}" if base else tracker
             if base:
-                os.makedirs(path, exist_ok=True)
+                _make_folder(path)
             _limit(path, controller, amount, is_v2=not base)
         return Group(mark, tracker, limiters, self.kind)
 
@@ -302,7 +315,7 @@ def _make_base(mount: str, name: str, controller: str) -> str:
     for above in (mount, mount + _own_path(controller)):
         path = f"{above.rstrip('/')}/{name}"
         try:
-            os.makedirs(path, exist_ok=True)
+            _make_folder(path)
         except OSError:
             continue
         if os.access(f"{path}/cgroup.procs", os.W_OK):
