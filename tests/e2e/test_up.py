@@ -210,7 +210,14 @@ def test_twin_goes_on_from_a_snapshot_of_what_runs(plane, tmp_path):
     assert "Against the limits" in plane.say("simulate", str(path), "--policy", "easy")
     assert plane.say("snapshot", "-").count("\n") == path.read_text().count("\n")
     assert plane.run("snapshot", str(tmp_path)).returncode == 2  # a folder
-    plane.say("cancel", job)
+    waiting = plane.say("sbatch", "--parsable", "--gres=gpu:4", "--wrap", "true").strip()
+    found = json.loads(plane.say("whatif", "--policies", "easy,fifo", "--json", "-"))
+    assert [one["job"] for one in found["waiting"]] == [int(waiting)]
+    assert found["waiting"][0]["starts_in_s"]["easy"] >= 60, "after the job that runs"
+    shown = plane.say("whatif", "--policies", "easy", "--cluster", "2x4")
+    assert "How long until what waits would start" in shown
+    assert plane.run("whatif", "--policies", "easier").returncode == 2
+    plane.say("cancel", job, waiting)
 
 
 def test_slurm_named_programs_are_made_in_an_own_folder(plane):

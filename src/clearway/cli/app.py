@@ -17,7 +17,8 @@ from clearway.cli.policies import policies_app
 from clearway.cli.scenarios import scenario_app
 from clearway.cli.session import make_session
 from clearway.cli.simulating import simulate
-from clearway.cli.traces import trace_app
+from clearway.cli.traces import import_trace, trace_app
+from clearway.cli.whatif import whatif
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -27,6 +28,8 @@ app = typer.Typer(
 )
 app.command(help="Replay a trace under one policy and show waits, use, and the gap to the limits.")(simulate)
 app.command(help="Replay a trace under several policies, on all cores, and mark the best of each column.")(compare)
+app.command(help="Say when what waits would start under other policies or on other nodes.")(whatif)
+app.command(name="import", help="Read a site's history in any known format, and write it for the twin.")(import_trace)
 app.add_typer(trace_app, name="trace")
 app.add_typer(policies_app, name="policies")
 app.add_typer(job_app, name="job")

@@ -161,6 +161,12 @@ LIVE: Final[Mapping[str, str]] = {
     "Print a configuration file to start one's own from.": "显示可据以编写的配置示例。",
     "Have the control plane read its file again: queues, tenants and policy, without a restart.": "让控制平面重读配置：队列、租户与策略，无需重启。",
     "Read every record, and compare rows and snapshots with what the journal makes; exit code 65 if damaged.": "读取每条记录，并将作业行与快照同日志所得比较；若损坏则以 65 退出。",
+    "Say when what waits would start under other policies or on other nodes.": "说明在其他策略或其他节点下，等待中的作业何时会启动。",
+    "Read a site's history in any known format, and write it for the twin.": "读取任一已知格式的站点历史，并写出供孪生使用。",
+    "Of `clearway snapshot`; else the cluster that runs, now.": "由 `clearway snapshot` 写出；不给则取当前运行的集群。",
+    "How long until what waits would start": "等待中的作业还要多久启动",
+    "Looking ahead under {count} policies": "正在按 {count} 个策略推演",
+    "{count} more in the JSON": "另有 {count} 个在 JSON 中",
     "{rows} row(s) of jobs and {snapshots} snapshot(s): as the journal says": "{rows} 个作业行与 {snapshots} 个快照：与日志一致",
     "{rows} row(s) of jobs that wait or run: compared when the control plane is stopped": (
         "{rows} 个等待或运行中的作业行：控制面停止后才比对"

@@ -53,6 +53,29 @@ def generate(
         write_json(session, {"file": str(out), "jobs": jobs}, json_target)
 
 
+def import_trace(
+    context: typer.Context,
+    trace: TraceArgument,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The SWF file to write.")],
+    trace_format: FormatOption = None,
+    limit: LimitOption = None,
+    json_target: JsonOption = None,
+) -> None:
+    """Read a site's history in any known format, say what was left out, and write it."""
+    from clearway.bootstrap.inputs import describe_workload, read_trace, write_swf
+    from clearway.cli.show_traces import show_description
+
+    session = session_of(context)
+    ready_outputs(json_target, out)
+    with session.progress("Reading {trace}", trace=Path(trace).name) as progress:
+        workload = read_trace(trace, format_name=trace_format, limit=limit, progress=progress)
+    jobs = write_swf(workload, out)
+    described = describe_workload(workload)
+    result = {"file": str(out), "jobs": jobs}
+    finish_with(session, lambda: result, json_target, lambda: show_description(session, described, workload.skipped))
+    note_written(session, out)
+
+
 @trace_app.command(help="List the formats that can be read.")
 def formats(context: typer.Context, json_target: JsonOption = None) -> None:
     """One line per format."""

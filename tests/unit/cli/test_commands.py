@@ -208,6 +208,14 @@ def test_a_generated_trace_can_be_read_again(tmp_path):
     assert json.loads(run("trace", "describe", str(path), "--json", "-").stdout)["jobs"] == 50
 
 
+def test_history_is_imported_with_what_was_left_out_said(trace, tmp_path):
+    out = tmp_path / "made" / "site.swf"
+    result = run("import", trace, "--out", str(out), "--json", "-")
+    assert (result.exit_code, json.loads(result.stdout)["jobs"]) == (0, 3)
+    again = json.loads(run("trace", "describe", str(out), "--json", "-").stdout)
+    assert again["jobs"] == 3
+
+
 def test_formats_are_listed_by_the_name_that_the_option_takes():
     result = run("trace", "formats", "--json", "-")
     assert "swf" in [entry["name"] for entry in json.loads(result.stdout)]
