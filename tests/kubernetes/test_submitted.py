@@ -1,13 +1,16 @@
 """Jobs that are submitted to Clearway itself run as Jobs of a real API server, are resized, give way and come back."""
 
+import subprocess
+import sys
+
 import pytest
 
+from clearway.bootstrap.places import STATE_DIR_VARIABLE
 from clearway.bootstrap.simulation import SimulationRequest, prepare, run_prepared
 from clearway.model.ids import JobId
 from clearway.ports.views import JobState
 from clearway.wire.api import SubmittedFile
-from clearway.wire.snapshots import render_snapshot
-from support.cluster import bound, until
+from support.cluster import bound, devices_used, until
 from support.kube_process import Process
 
 CONFIG = """
@@ -142,6 +145,20 @@ def test_elastic_job_shrinks_for_others_and_its_job_has_the_new_size(cluster, pr
         assert state(client, elastic) is JobState.RUNNING
 
 
+def test_elastic_job_of_a_user_is_given_the_size_that_there_is_room_for(cluster, process):
+    cluster.add_node("n1", gpus=8)
+    process.client().close()
+    cluster.add_job("theirs", 8, pod_annotations={"clearway.io/elastic": "2-8", "clearway.io/checkpoint": "1s"})
+    until("eight pods bound", lambda: len(bound(cluster.pods())) == 8)
+    cluster.add_pod("urgent", gpus=4, labels={"clearway.io/queue": "urgent"})
+    until("the urgent pod bound", lambda: "urgent" in bound(cluster.pods()))
+    until("a smaller Job", lambda: cluster.call("GET", f"{JOBS}/theirs")["spec"]["completions"] == 4)
+    until("four pods of it bound", lambda: len(bound(cluster.pods())) == 5 == len(cluster.pods()))
+    theirs = [pod for pod in cluster.pods() if pod["metadata"]["name"] != "urgent"]
+    assert {pod["metadata"]["annotations"]["clearway.io/world-size"] for pod in theirs} == {"4"}
+    assert devices_used(cluster.pods()) == {"n1": 8}
+
+
 def test_killed_control_plane_finds_its_jobs_and_makes_none_twice(cluster, process):
     cluster.add_node("n1", gpus=8)
     with process.client() as client:
@@ -158,7 +175,7 @@ def test_killed_control_plane_finds_its_jobs_and_makes_none_twice(cluster, proce
         assert state(client, running) is JobState.CANCELLED
 
 
-def test_snapshot_of_the_cluster_goes_on_in_the_twin(cluster, process, tmp_path):
+def test_snapshot_of_the_cluster_goes_on_in_the_twin(cluster, process, tmp_path, monkeypatch):
     cluster.add_node("n1", gpus=8)
     cluster.add_pod("bare", gpus=2)
     with process.client() as client:
@@ -166,9 +183,11 @@ def test_snapshot_of_the_cluster_goes_on_in_the_twin(cluster, process, tmp_path)
         await_state(client, running, JobState.RUNNING)
         waiting = submit(client, resources={"gpus": 8}, time_limit="2h")
         until("the bare pod bound", lambda: "bare" in bound(cluster.pods()))
-        snapshot = client.snapshot()
     path = tmp_path / "now.jsonl"
-    path.write_text("".join(f"{line}\n" for line in render_snapshot(snapshot)))
+    monkeypatch.setenv(STATE_DIR_VARIABLE, str(process.state))
+    words = [sys.executable, "-m", "clearway.cli", "snapshot", str(path)]
+    said = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    assert "1 node(s) and 3 job(s)" in said.stdout + said.stderr
     prepared = prepare(SimulationRequest(trace=str(path), policy="fifo"))
     assert {"n1"} == {str(node.name).partition("~")[0] for node in prepared.cluster.nodes}
     jobs = {job.spec.id: job for job in prepared.workload.jobs}

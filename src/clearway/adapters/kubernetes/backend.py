@@ -30,7 +30,19 @@ from clearway.adapters.kubernetes.own_jobs import OwnJobs
 from clearway.adapters.kubernetes.pace import Pace
 from clearway.adapters.kubernetes.parse import parse_node, parse_pod
 from clearway.adapters.kubernetes.reasons import Reasons
-from clearway.adapters.kubernetes.runs import Action, Bind, End, Evict, Follow, Launch, Place, Refuse, Unclaim
+from clearway.adapters.kubernetes.runs import (
+    Action,
+    Bind,
+    End,
+    Evict,
+    Follow,
+    Launch,
+    Place,
+    Refuse,
+    Scale,
+    Unclaim,
+    Unpark,
+)
 from clearway.adapters.kubernetes.shares import PHASE
 from clearway.adapters.kubernetes.sharing import Sharing
 from clearway.model.cluster import NodeSpec
@@ -445,6 +457,10 @@ class KubernetesBackend:
                 self.reasons.forget(pod.uid)
             case Evict(pod):
                 await self._insist(pod, self._evicting, lambda: self._client.evict(pod.namespace, pod.name, pod.uid))
+            case Scale():
+                await self._scale(action)
+            case Unpark(namespace, uid):
+                await self._unpark(namespace, uid)
             case Unclaim(pod, claims):
                 await self._insist(pod, nullcontext(), partial(take_back_claims, self._client, pod, claims))
             case Refuse(pod, message):
@@ -483,6 +499,31 @@ class KubernetesBackend:
             return True
         write = partial(write_claims, self._client, self.book.nodes.claims, self.lock, pod)
         return await self._insist(pod, nullcontext(), write)
+
+    async def _scale(self, scale: Scale) -> None:
+        """A Job that is elastic makes so many pods from now on; its pods with higher numbers go."""
+        size = {"parallelism": scale.pods, "completions": scale.pods, "suspend": False}
+        body = {"spec": {"suspend": True} if scale.is_parked else size}
+        pause_s = PAUSE_MIN_S
+        while True:
+            try:
+                await self._client.patch(scale.source.path, body)
+                return
+            except UnreachableError:
+                pause_s = await _rest(pause_s)
+            except ApiError as error:
+                log.warning("job %d: %s", scale.job, error)
+                with self.lock:
+                    self.book.refuse_scale(self.now_ms, scale.job, str(error))
+                self._changed()
+                return
+
+    async def _unpark(self, namespace: str, uid: str) -> None:
+        jobs, _ = await self._client.list_all(f"/apis/batch/v1/namespaces/{namespace}/jobs")
+        for job in jobs:
+            if job["metadata"]["uid"] == uid and job["spec"].get("suspend"):
+                path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{job['metadata']['name']}"
+                await self._client.patch(path, {"spec": {"suspend": False}})
 
     # --- what became of submitted jobs, in the backend's thread ---------------------------------------------------
 

@@ -38,8 +38,10 @@ from clearway.adapters.kubernetes.runs import (
     Place,
     Run,
     RunPhase,
+    Scale,
     Slot,
     Unclaim,
+    Unpark,
     finished,
 )
 from clearway.model.events import (
@@ -143,11 +145,13 @@ class Book(Placing):
         if own is not None:
             bundle.own, bundle.size, pods = own, len(places), []
             self._actions.append(Launch(own, len(places)))
+        elif self._is_elastic(bundle) and pods:
+            pods = self._scale(bundle, job, pods, len(places))
         elif len(pods) < len(places):
             self._hold(now_ms, bundle, JobStopped(now_ms, job, generation, StopCause.MIGRATED, reason=NOT_WHOLE))
             return
         bundle.run = Run(job, generation, [Slot(*place) for place in places], now_ms, limit_ms=limit_ms, crowds=crowds)
-        if obstacle := self._fill(list(zip(bundle.run.slots, pods, strict=own is None)), bundle, bundle.run):
+        if obstacle := self._fill(list(zip(bundle.run.slots, pods, strict=False)), bundle, bundle.run):
             self._abandon(now_ms, bundle, obstacle)
             return
         bundle.conflicts = 0
@@ -156,6 +160,12 @@ class Book(Placing):
         if limit_ms is not None or own is not None:
             self._limited[job] = None
         self._release(now_ms, bundle)
+
+    def refuse_scale(self, now_ms: int, job: JobId, reason: str) -> None:
+        """The API server does not let its Job have as many pods."""
+        bundle = self.jobs.get(job)
+        if bundle is not None and bundle.run is not None and bundle.run.phase is RunPhase.STARTING:
+            self._stop(now_ms, bundle, StopCause.START_FAILED, reason)
 
     def stop(self, now_ms: int, job: JobId, generation: int, cause: StopCause | None) -> None:
         """Ask the pods of a run to leave; idempotent. What is gone already is reported as gone."""
@@ -175,10 +185,11 @@ class Book(Placing):
         if bundle is None or run is None or generation <= self._generations.get(job, 0):
             return
         self._generations[job] = run.generation = generation
-        if bundle.own is None or run.phase is RunPhase.STOPPING:
+        is_elastic = self._is_elastic(bundle)
+        if (bundle.own is None and not is_elastic) or run.phase is RunPhase.STOPPING:
             self.stop(now_ms, job, generation, StopCause.MIGRATED)
             return
-        run.next_slots = [Slot(*place) for place in places]
+        run.next_slots, run.is_parked = [Slot(*place) for place in places], bundle.own is None
         for slot in run.next_slots:
             self.nodes.hold(job, slot.node, slot.devices)
         self._stop(now_ms, bundle, StopCause.MIGRATED, "")
@@ -201,6 +212,9 @@ class Book(Placing):
         for others; it leaves, and starts again."""
         bundle = self._find(job, origin, len(places)) if own is None else self._open(own)
         self._generations[job] = generation
+        namespace, kind, uid = [*origin.partition("#")[0].split("/"), "", "", ""][:3]
+        if is_moving and kind == "job":
+            self._actions.append(Unpark(namespace, uid))
         if bundle is None:
             self._events.append(JobFinished(now_ms, job, generation, Outcome.CANCELLED))
             return
@@ -214,6 +228,8 @@ class Book(Placing):
             bundle.own, bundle.size = own, len(places)
             if not is_started:
                 self._actions.append(Launch(own, len(places)))
+        elif not is_started and self._is_elastic(bundle):
+            self._scale(bundle, job, [], len(places))
         lying: dict[str, list[str]] = {}
         for uid in bundle.members:
             pod = self.pods.get(uid)
@@ -296,7 +312,11 @@ class Book(Placing):
             if bundle is None or run is None or (run.limit_ms is None and run.phase is not RunPhase.STARTING):
                 del self._limited[job]
             elif run.phase is RunPhase.STARTING:
-                if bundle.own and now_ms > run.since_ms + self._config.replace_ms and not all(s.pod for s in run.slots):
+                if (
+                    (bundle.own or run.is_known)
+                    and now_ms > run.since_ms + self._config.replace_ms
+                    and not all(s.pod for s in run.slots)
+                ):
                     self._stop(now_ms, bundle, StopCause.START_FAILED, NOT_MADE)
             elif run.limit_ms is not None and run.phase is RunPhase.RUNNING and now_ms >= run.since_ms + run.limit_ms:
                 run.outcome = Outcome.TIMEOUT
@@ -336,7 +356,7 @@ class Book(Placing):
         if pods and bundle.wants is None and not bundle.is_noted:  # submitted by an earlier process
             bundle.is_noted = True
             self.nodes.note_wants(pods)
-        is_whole = len(pods) >= bundle.size
+        is_whole = len(pods) >= (1 if self._is_elastic(bundle) else bundle.size)
         if is_whole and bundle.is_held and now_ms < bundle.rests_until_ms:
             return
         if is_whole and bundle.is_held:
@@ -385,7 +405,7 @@ class Book(Placing):
             self._follow(run, lying)
         if run.phase is RunPhase.STOPPING:
             run.is_killed = run.is_killed or any(pod is not None and pod.exit_code == KILLED for pod in lying)
-            if bundle.own is None:
+            if bundle.own is None and not run.is_parked:
                 self._ask_to_leave(run, holding)
             has_left = run.is_ended and not run.writing if bundle.own is not None else True
             if has_left and all(self._is_lost(pod) for pod in holding):
@@ -395,7 +415,7 @@ class Book(Placing):
             return
         if not holding and all(slot.pod for slot in run.slots) and not run.writing:
             self._finish(now_ms, bundle, run, lying)
-        elif not holding and not self.waiting(bundle) and bundle.own is None:
+        elif not holding and not self.waiting(bundle) and bundle.own is None and not run.is_known:
             self._stop(now_ms, bundle, StopCause.MIGRATED, NOT_WHOLE)
             self._end_stopped(now_ms, bundle, run)
         elif self._refill(now_ms, bundle, run) and run.phase is RunPhase.STARTING:
@@ -446,10 +466,11 @@ class Book(Placing):
         empty = [slot for slot in run.slots if not self._is_well(slot)]
         spare = self.waiting(bundle)
         pairs = list(zip(empty, spare, strict=False))
-        if bundle.own is not None and len(spare) < len(empty):
+        is_elastic = self._is_elastic(bundle)
+        if (bundle.own is not None or (is_elastic and run.phase is RunPhase.STARTING)) and len(spare) < len(empty):
             return True
         if not pairs:
-            if spare and run.phase is RunPhase.RUNNING and len(self._live(bundle)) > bundle.size:
+            if spare and not is_elastic and run.phase is RunPhase.RUNNING and len(self._live(bundle)) > bundle.size:
                 self._part(bundle, spare)
             return True
         for slot, _ in pairs:
@@ -497,6 +518,8 @@ class Book(Placing):
             final = Ending.FAIL if run.outcome is Outcome.FAILED else Ending.REMOVE
             run.is_ended = False
             self._actions.append(End(bundle.own, final if run.cause is None else Ending.PARK))
+        elif run.is_parked and run.next_slots is not None and bundle.group.source is not None:
+            self._actions.append(Scale(bundle.group.source, len(run.next_slots), run.job, is_parked=True))
 
     def _ask_to_leave(self, run: Run, holding: Sequence[PodFacts]) -> None:
         for pod in holding:
@@ -511,6 +534,8 @@ class Book(Placing):
 
     def _end_stopped(self, now_ms: int, bundle: Bundle, run: Run) -> None:
         self._let_go(bundle, run)
+        if run.is_parked and run.next_slots is None and bundle.group.source is not None:
+            self._actions.append(Scale(bundle.group.source, bundle.size, run.job))
         if run.cause is None or not bundle.group.returns:
             self._events.append(finished(now_ms, run, run.outcome, run.exit_code))
             self._forget(bundle)
@@ -538,8 +563,7 @@ class Book(Placing):
         bundle.saved_ms += ran_ms * min(len(run.slots), own.replicas) // own.replicas
 
     def _go_on(self, now_ms: int, bundle: Bundle, run: Run, slots: list[Slot]) -> None:
-        """A submitted job that was resized has left its devices: its Job makes the pods of its next run."""
-        assert bundle.own is not None
+        """A job that was resized has left its devices: its Job makes the pods of its next run."""
         limit_ms = run.limit_ms
         if limit_ms is not None and run.started_ms is not None:
             limit_ms = max(limit_ms - (now_ms - run.started_ms), 1)
@@ -548,7 +572,11 @@ class Book(Placing):
         for slot in slots:
             self.nodes.hold(run.job, slot.node, slot.devices)
         self._limited[run.job] = None
-        self._actions.append(Launch(bundle.own, len(slots)))
+        if bundle.own is not None:
+            self._actions.append(Launch(bundle.own, len(slots)))
+        elif bundle.group.source is not None:
+            self._sizes[bundle.group.source] = len(slots)
+            self._actions.append(Scale(bundle.group.source, len(slots), run.job))
         self._events.append(JobResized(now_ms, run.job, run.generation))
 
     def _hold(self, now_ms: int, bundle: Bundle, stopped: JobStopped) -> None:

@@ -17,6 +17,9 @@ from clearway.wire.units import parse_count
 
 GANG: Final = "clearway.io/gang"
 GANG_SIZE: Final = "clearway.io/gang-size"
+ELASTIC: Final = "clearway.io/elastic"
+"""The fewest and the most pods with which a Job can do its work: `2-8`."""
+
 OWN_JOB: Final = "clearway.io/job"
 """Label of pods that Clearway itself had made for a job that was submitted to it: the job's number."""
 
@@ -135,6 +138,19 @@ def _size(pod: PodFacts, said: Mapping[str, str], key: str) -> int:
     if not 1 <= size <= REPLICAS_MAX:
         raise UnreadableError(f"pod {pod.name!r}: {key}: expected 1 to {REPLICAS_MAX} pods, found {size}")
     return size
+
+
+def elastic_range(pod: PodFacts) -> tuple[int, int] | None:
+    """The fewest and the most pods of the pod's Job; None = it has a fixed number. Raises UnreadableError."""
+    text = dict(pod.annotations).get(ELASTIC)
+    if text is None:
+        return None
+    least, dash, most = (part.strip() for part in text.partition("-"))
+    if not dash or not (least.isdecimal() and most.isdecimal() and 1 <= int(least) <= int(most) <= REPLICAS_MAX):
+        raise UnreadableError(f"pod {pod.name!r}: {ELASTIC}: expected a range such as 2-8, found {text!r}")
+    if pod.owner is None or (pod.owner.api_version, pod.owner.kind) != ("batch/v1", "Job"):
+        raise UnreadableError(f"pod {pod.name!r}: {ELASTIC}: expected a pod of an indexed Job, found another")
+    return int(least), int(most)
 
 
 def gang_size(data: Mapping[str, Any]) -> int:

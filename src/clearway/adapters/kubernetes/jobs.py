@@ -8,12 +8,12 @@ from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.entries import Wants
 from clearway.adapters.kubernetes.errors import UnreadableError
 from clearway.adapters.kubernetes.facts import PodFacts
-from clearway.adapters.kubernetes.gangs import Group
+from clearway.adapters.kubernetes.gangs import ELASTIC, Group, elastic_range
 from clearway.adapters.kubernetes.nodes import Nodes
 from clearway.adapters.kubernetes.parse import CPU, MEMORY
 from clearway.adapters.kubernetes.runs import Arrival, Bundle
 from clearway.model.ids import JobId, QueueName, TenantName
-from clearway.model.jobs import Checkpoint, DomainLevel, JobKind, JobSpec, Network, Request
+from clearway.model.jobs import Checkpoint, DomainLevel, Elastic, JobKind, JobSpec, Network, Request
 from clearway.model.runs import RunSpec
 from clearway.ports.control import PROVISIONAL_ID
 from clearway.wire.problems import ParseError
@@ -53,6 +53,7 @@ def make_job(number: JobId, group: Group, pods: Sequence[PodFacts], wants: Wants
             liked=wants.liked,
         ),
         replicas=len(pods),
+        elastic=_elastic(first, len(pods)),
         name=f"{first.namespace}/{first.name if first.owner is None else first.owner.name}",
         user=said.get(USER, ""),
         tenant=TenantName(first.namespace),
@@ -82,6 +83,17 @@ def make_arrival(
     again = f".{now_ms}" if bundle.is_again else ""  # the control plane answers a key that it knows with the same job
     key = f"{bundle.group.key}#{pods[0].uid}{again}"
     return Arrival(key, bundle.group.key, job, RunSpec(script="", origin=key))
+
+
+def _elastic(pod: PodFacts, count: int) -> Elastic | None:
+    found = elastic_range(pod)
+    if found is None:
+        return None
+    if not found[0] <= count <= found[1]:
+        raise UnreadableError(
+            f"pod {pod.name!r}: {ELASTIC}: expected a range with {count} pods, found {found[0]}-{found[1]}"
+        )
+    return Elastic(replicas_min=found[0], replicas_max=found[1])
 
 
 def _queue(said: Mapping[str, str], config: KubernetesConfig) -> QueueName:

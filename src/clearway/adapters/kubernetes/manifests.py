@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from clearway.adapters.kubernetes.config import SharedFolder
 from clearway.adapters.kubernetes.facts import Demand, PodFacts, Toleration
-from clearway.adapters.kubernetes.gangs import OWN_JOB
+from clearway.adapters.kubernetes.gangs import ELASTIC, OWN_JOB
 from clearway.adapters.kubernetes.parse import PODS
 from clearway.model.ids import ROOT_TENANT, JobId, TenantName
 from clearway.model.jobs import JobSpec
@@ -158,8 +158,8 @@ def make_service(namespace: str) -> Json:
 
 
 def binding_annotations(pod: PodFacts, replicas: int, generation: int) -> dict[str, str]:
-    """What a submitted job's pod is told when it is bound; empty for any other pod."""
-    if OWN_JOB not in dict(pod.labels):
+    """What a pod is told when it is bound, of a job that was submitted or is elastic; empty for any other."""
+    if OWN_JOB not in dict(pod.labels) and ELASTIC not in dict(pod.annotations):
         return {}
     return {WORLD_SIZE: str(replicas), GENERATION: str(generation)}
 

@@ -6,8 +6,9 @@ from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.convoys import PERMIT_MS, REST_FIRST_MS, REST_MAX_MS
 from clearway.adapters.kubernetes.entries import real_name
 from clearway.adapters.kubernetes.facts import PodFacts
+from clearway.adapters.kubernetes.gangs import ELASTIC
 from clearway.adapters.kubernetes.manifests import binding_annotations
-from clearway.adapters.kubernetes.runs import CONFLICTS_MAX, REST_MS, Bind, Bundle, Run, Slot
+from clearway.adapters.kubernetes.runs import CONFLICTS_MAX, REST_MS, Bind, Bundle, Run, Scale, Slot
 from clearway.adapters.kubernetes.shares import KAI
 from clearway.adapters.kubernetes.sightings import Sightings
 from clearway.model.events import Event, JobCancelled, JobFinished, JobHeld, JobStopped
@@ -125,6 +126,18 @@ class Placing(Sightings):
         elif bundle.conflicts >= CONFLICTS_MAX:
             self._rest(bundle, now_ms + REST_MS)
             self._events.append(JobHeld(now_ms, run.job, obstacle))
+
+    def _is_elastic(self, bundle: Bundle) -> bool:
+        pods = (self.pods[uid] for uid in bundle.members if uid in self.pods)
+        return bundle.group.source is not None and any(ELASTIC in dict(pod.annotations) for pod in pods)
+
+    def _scale(self, bundle: Bundle, job: JobId, pods: list[PodFacts], count: int) -> list[PodFacts]:
+        """Have an elastic Job make as many pods; returns those to be bound now: none before all are there."""
+        assert bundle.group.source is not None
+        if len(self._live(bundle)) != count:
+            self._actions.append(Scale(bundle.group.source, count, job))
+        bundle.size = self._sizes[bundle.group.source] = count
+        return pods if len(pods) == count else []
 
     def _let_go(self, bundle: Bundle, run: Run) -> None:
         for slot in run.slots:

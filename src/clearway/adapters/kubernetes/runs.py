@@ -6,7 +6,7 @@ from typing import Final
 
 from clearway.adapters.kubernetes.entries import Wants
 from clearway.adapters.kubernetes.facts import Pairs, PodFacts
-from clearway.adapters.kubernetes.gangs import Group
+from clearway.adapters.kubernetes.gangs import Group, Source
 from clearway.adapters.kubernetes.manifests import OwnJob
 from clearway.model.events import JobFinished
 from clearway.model.ids import JobId, NodeName
@@ -37,6 +37,25 @@ class Evict:
     """Ask a pod to leave."""
 
     pod: PodFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Have a Job make so many pods, each with a number of its own, for the run of this job. is_parked: it lets all of
+    its pods go first, which are not counted as failures then, and makes none until it is told so."""
+
+    source: Source
+    pods: int
+    job: JobId
+    is_parked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unpark:
+    """Have the Job of this uid make its pods, should it have been told to let them go by an earlier process."""
+
+    namespace: str
+    uid: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +107,7 @@ class Follow:
 
 
 OwnAction = Launch | End
-Action = Bind | Evict | Unclaim | Refuse | OwnAction | Follow
+Action = Bind | Evict | Scale | Unpark | Unclaim | Refuse | OwnAction | Follow
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +146,8 @@ class Run:
     is_ended: its Job has been told to let its pods go. is_killed: a pod did not leave by itself.
     next_slots: where it goes on as soon as it has left, None = nowhere. is_known: the engine takes it to run already.
     started_ms: when it began to run; None = not yet. crowds: in which each replica counts for the engine.
-    pending: of a part of a convoy, bindings that wait until all parts have places."""
+    pending: of a part of a convoy, bindings that wait until all parts have places. is_parked: its elastic Job was told
+    to let its pods go."""
 
     job: JobId
     generation: int
@@ -149,6 +169,7 @@ class Run:
     started_ms: int | None = None
     crowds: tuple[str, ...] = ()
     pending: list[Bind] = field(default_factory=list)
+    is_parked: bool = False
 
 
 @dataclass(slots=True)
