@@ -16,10 +16,19 @@ from numpy.typing import NDArray
 from clearway.engine.box import META_LINKS_LEFT, META_RESERVATIONS, META_RUNNING, RES_JOB, Box
 from clearway.engine.claims import is_claim_ready
 from clearway.engine.dominant import rows_in_turn
-from clearway.engine.gang import WEIGHTS
 from clearway.engine.improve import improve_plan, touches_running
 from clearway.engine.lifecycle import HOLDING
 from clearway.engine.limits import headroom_milli, within_limits
+from clearway.engine.load import (
+    WEIGHT_FRAGMENTATION,
+    WEIGHT_PACK,
+    WEIGHT_SPEED,
+    WEIGHT_SPREAD,
+    WEIGHT_SPREAD_CPUS,
+    WEIGHT_SPREAD_MEMORY,
+    WEIGHT_TOPOLOGY,
+    WEIGHTS,
+)
 from clearway.engine.policy import Placement
 from clearway.engine.power import PowerGate, with_caps
 from clearway.engine.reasons import REASONS
@@ -83,7 +92,13 @@ NO_MOVES: Final[tuple[Move, ...]] = ()
 def make_weights(placement: Placement) -> NDArray[np.float64]:
     """The placement's weights in the order that compiled code expects."""
     weights = np.zeros(WEIGHTS)
-    weights[:] = (placement.pack, placement.spread, placement.fragmentation, placement.speed, float(placement.topology))
+    weights[WEIGHT_PACK] = placement.pack
+    weights[WEIGHT_SPREAD] = placement.spread
+    weights[WEIGHT_SPREAD_CPUS] = placement.spread_cpus
+    weights[WEIGHT_SPREAD_MEMORY] = placement.spread_memory
+    weights[WEIGHT_FRAGMENTATION] = placement.fragmentation
+    weights[WEIGHT_SPEED] = placement.speed
+    weights[WEIGHT_TOPOLOGY] = placement.topology
     return weights
 
 

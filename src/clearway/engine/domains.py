@@ -59,10 +59,11 @@ def level_of_step(step: int) -> int:
 
 @compiled_inline
 def is_level_used(box: Box, level: int, widest: int) -> bool:
-    """Whether looking at a level can find what narrower ones did not: some domain of it holds several nodes."""
+    """Whether looking at a level can find what narrower ones did not, or something better than wider ones: some domain
+    of it holds several nodes, and its links are faster. A job's widest level is a limit, and looked at in any case."""
     if level == LEVEL_NVLINK and widest == LEVEL_NODE:
         return False
-    return level in (LEVEL_NODE, LEVEL_SITE) or (box.meta[META_LEVELS] >> level) & 1 == 1
+    return level in (LEVEL_NODE, LEVEL_SITE, widest) or (box.meta[META_LEVELS] >> level) & 1 == 1
 
 
 @compiled_inline

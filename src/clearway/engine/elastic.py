@@ -4,6 +4,7 @@ from typing import Final
 
 import numpy as np
 
+from clearway.engine.collective import pace_on
 from clearway.engine.limits import headroom_milli, within_limits
 from clearway.engine.records import JobRecord
 from clearway.engine.state import ClusterState
@@ -88,14 +89,27 @@ def _grow(trial: Trial, record: JobRecord) -> Move | None:
     while more > 0:
         allowed = within_limits(state, record.row, more * spec.request.device_milli, starts=False)
         added = trial.place(record.row, more) if allowed else None
-        if added is not None:
-            devices = np.concatenate([held.devices, added.devices])
-            allocation = Allocation(np.concatenate([held.nodes, added.nodes]), devices)
+        allocation = held if added is None else _joined(held, added)
+        if added is not None and _is_faster(state, spec, held, allocation):
             trial.claim(record.row, added)
             trial.count(record.row, more * spec.request.device_milli)
             return Resize(spec.id, record.generation + 1, allocation)
         more //= 2
     return None
+
+
+def _joined(held: Allocation, added: Allocation) -> Allocation:
+    return Allocation(np.concatenate([held.nodes, added.nodes]), np.concatenate([held.devices, added.devices]))
+
+
+def _is_faster(state: ClusterState, spec: JobSpec, held: Allocation, larger: Allocation) -> bool:
+    """Whether more devices add enough speed where they lie, with what the job then exchanges over the links there."""
+    if not state.link_speeds:
+        return True
+    before = speedup(spec, held.replicas) * pace_on(state, held)
+    gain = speedup(spec, larger.replicas) * pace_on(state, larger) - before
+    more = larger.replicas - held.replicas
+    return gain > 0 and gain >= more * state.policy.elasticity.marginal_min * speedup(spec, 1)
 
 
 def _worthwhile(state: ClusterState, record: JobRecord, most: int) -> int:

@@ -41,6 +41,18 @@ from clearway.engine.fragmentation import (
     fragmentation_growth,
     typical_appetite,
 )
+from clearway.engine.load import (
+    WEIGHT_FRAGMENTATION,
+    WEIGHT_PACK,
+    WEIGHT_SPEED,
+    WEIGHT_SPREAD,
+    WEIGHT_SPREAD_CPUS,
+    WEIGHT_SPREAD_MEMORY,
+    WEIGHT_TOPOLOGY,
+    load_growth,
+    mean_load,
+    pool_load,
+)
 from clearway.engine.neighbours import (
     apart_from_itself,
     beginning_tally,
@@ -93,14 +105,6 @@ from clearway.engine.tables import (
 from clearway.model.units import (
     DEVICES_PER_MODEL_MAX,
 )
-
-# Places in the array of weights that a policy's `Placement` becomes.
-WEIGHT_PACK: Final = 0
-WEIGHT_SPREAD: Final = 1
-WEIGHT_FRAGMENTATION: Final = 2
-WEIGHT_SPEED: Final = 3
-WEIGHT_TOPOLOGY: Final = 4
-WEIGHTS: Final = 5
 
 SCORE_NONE: Final = 1e300
 
@@ -171,17 +175,16 @@ def least_capacity(box: Box, cls: int, pool: int, after_ms: int, before_ms: int,
 
 
 @compiled_inline
-def pool_score(box: Box, cls: int, pool: int, weights: np.ndarray, mean_load: float) -> float:
+def pool_score(box: Box, cls: int, pool: int, weights: np.ndarray, mean: float) -> float:
     """Score of putting one replica on the pool; lower is better. Sums and products only: exact to repeat."""
-    size = max(box.pools[POOL_SIZE, pool], 1)
     free = float(box.pools[POOL_FREE, pool])
     takes = box.classes[CLASS_DEVICES, cls] * box.classes[CLASS_SHARE, cls] / 1000.0
     score = weights[WEIGHT_PACK] * (free - takes) / 64.0
     if weights[WEIGHT_SPREAD] != 0.0:
         # Growth of the variance of load over nodes when this one takes the replica.
-        growth = takes / size
-        load = 1.0 - free / size
-        score += weights[WEIGHT_SPREAD] * growth * (2.0 * (load - mean_load) + growth)
+        growth = load_growth(box, cls, pool, weights)
+        load = pool_load(box, pool, weights)
+        score += weights[WEIGHT_SPREAD] * growth * (2.0 * (load - mean) + growth)
     if weights[WEIGHT_FRAGMENTATION] != 0.0:
         score += weights[WEIGHT_FRAGMENTATION] * fragmentation_growth(box, cls, pool) / 1000.0
     if weights[WEIGHT_SPEED] != 0.0:
@@ -197,19 +200,6 @@ def pool_score(box: Box, cls: int, pool: int, weights: np.ndarray, mean_load: fl
 def has_room_shared(box: Box, cls: int, pool: int) -> bool:
     """Whether a partly used device of the pool takes a share of the class."""
     return box.pools[POOL_SHARED, pool] > 0 and best_shared_device(box, cls, pool) != NONE
-
-
-@compiled_inside
-def mean_device_load(box: Box) -> float:
-    """Mean over pools with devices of the share of devices that are not wholly free."""
-    total = 0.0
-    count = 0
-    for pool in range(box.meta[META_POOLS]):
-        size = box.pools[POOL_SIZE, pool]
-        if size > 0:
-            total += 1.0 - box.pools[POOL_FREE, pool] / size
-            count += 1
-    return total / max(count, 1)
 
 
 @compiled_inside
@@ -241,7 +231,7 @@ def best_pool(box: Box, cls: int, end_ms: int, weights: np.ndarray, model: int, 
     """
     best = NONE
     best_score = SCORE_NONE
-    mean = mean_device_load(box) if weights[WEIGHT_SPREAD] != 0.0 else 0.0
+    mean = mean_load(box, weights) if weights[WEIGHT_SPREAD] != 0.0 else 0.0
     is_whole = box.classes[CLASS_SHARE, cls] == 1000
     is_social = box.classes[CLASS_SOCIAL, cls] == 1
     only_pack = (
@@ -255,7 +245,8 @@ def best_pool(box: Box, cls: int, end_ms: int, weights: np.ndarray, model: int, 
     cpu_most, memory_most = typical_appetite(box) if weights[WEIGHT_FRAGMENTATION] != 0.0 else (0, 0)
     cpu_most += box.classes[CLASS_CPU, cls]
     memory_most += box.classes[CLASS_MEM, cls]
-    may_repeat = is_whole and needed > 0 and not only_pack and not is_social
+    by_node = weights[WEIGHT_SPREAD_CPUS] != 0.0 or weights[WEIGHT_SPREAD_MEMORY] != 0.0
+    may_repeat = is_whole and needed > 0 and not only_pack and not is_social and not by_node
     kind = 0
     seen = 0
     for pool in range(box.meta[META_POOLS]):

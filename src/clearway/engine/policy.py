@@ -111,12 +111,15 @@ class Placement:
     """Weights of the node score; lower scores are better, equal scores go to the lower index.
 
     pack: prefers nodes with fewer free devices (best fit). spread: prefers the least loaded, which lowers the variance
-    of load. fragmentation: prefers the smallest growth of expected fragmentation (FGD, Weng et al., ATC 2023).
+    of load; a node's load is that of its devices, of its CPUs weighed by `spread_cpus`, and of its memory weighed by
+    `spread_memory`. fragmentation: prefers the smallest growth of expected fragmentation (FGD, Weng et al., ATC 2023).
     speed: prefers faster models. topology: whether gangs go to the smallest domain that holds them.
     """
 
     pack: float = 1.0
     spread: float = 0.0
+    spread_cpus: float = 0.0
+    spread_memory: float = 0.0
     fragmentation: float = 0.0
     speed: float = 0.0
     topology: bool = True

@@ -35,6 +35,7 @@ from clearway.engine.box import (
     make_door,
 )
 from clearway.engine.claims import claim_entry, unclaim_entry
+from clearway.engine.collective import distinct_levels
 from clearway.engine.dependencies import Dependencies
 from clearway.engine.hold import settle_running_entry
 from clearway.engine.inventory import Inventory
@@ -60,6 +61,7 @@ from clearway.engine.tables import (
 )
 from clearway.engine.typical import TypicalClasses
 from clearway.model.allocation import Allocation
+from clearway.model.cluster import LinkSpec
 from clearway.model.events import (
     Batch,
     ControlStarted,
@@ -67,6 +69,7 @@ from clearway.model.events import (
     DeviceDown,
     DeviceUp,
     Event,
+    LinksSet,
     NodeAdded,
     NodeChanged,
     NodeDown,
@@ -104,10 +107,10 @@ class ClusterState:
     """The box. Public attributes are for reading; only `apply` changes them.
 
     jobs: those that have not ended, by id. claims: devices kept for waiting jobs, by job row. caps: watts of each
-    device of a node, by node index, where they are limited. version: number of applied events. fresh: rows of waiting
-    jobs that have no place in `order` yet. capacity_grew: something was given back, or came up, since the last
-    decision, so that jobs that could not start then may start now. waiting_changed: a waiting job came to be blocked by
-    what another did, so that those behind it may be looked at.
+    device of a node, by node index, where they are limited. link_speeds: by level, where they are known. version:
+    number of applied events. fresh: rows of waiting jobs that have no place in `order` yet. capacity_grew: since the
+    last decision something was given back, or came up, so that jobs that could not start then may start now.
+    waiting_changed: a waiting job came to be blocked by what another did, so that those behind it may be looked at.
     """
 
     def __init__(self, policy: Policy, run_times: RunTimes | None = None) -> None:
@@ -124,6 +127,7 @@ class ClusterState:
         self.claims: dict[int, Claim] = {}
         self.caps: dict[int, int] = {}
         self.power_budget_watts: int | None = None
+        self.link_speeds: dict[str, LinkSpec] = {}
         self.fresh: list[int] = []
         self.to_stop: list[JobId] = []
         # Only a policy that plans by predictions pays for learning from every job that ends.
@@ -164,6 +168,7 @@ class ClusterState:
             TenantRemoved: self._on_tenant_removed,
             DemandForecast: self._on_forecast,
             PowerBudgetSet: self._on_power_budget,
+            LinksSet: self._on_links,
             TimerFired: self._on_nothing,
             SubmissionAccepted: self._on_nothing,
             ControlStarted: self._on_nothing,
@@ -214,7 +219,7 @@ class ClusterState:
         self.meta[META_NODES] = self.inventory.node_count
         self.meta[META_POOLS] = self.inventory.pool_count
         self.meta[META_MODELS] = len(self.inventory.models)
-        self.meta[META_LEVELS] = self.inventory.used_levels
+        self.meta[META_LEVELS] = self.inventory.used_levels & distinct_levels(self.link_speeds)
         self.classes.table[CLASS_WHEN_EMPTY] = NONE
         self.capacity_grew = True
         self.accounts.refresh(self.inventory.milli)
@@ -304,6 +309,11 @@ class ClusterState:
     def _on_power_budget(self, event: PowerBudgetSet) -> None:
         self.power_budget_watts = event.watts
         self.rows.table[JOB_WATTS_MS] = 0
+        self.capacity_grew = True
+
+    def _on_links(self, event: LinksSet) -> None:
+        self.link_speeds = dict(event.links)
+        self.meta[META_LEVELS] = self.inventory.used_levels & distinct_levels(self.link_speeds)
         self.capacity_grew = True
 
     def _on_nothing(self, event: TimerFired | SubmissionAccepted | ControlStarted) -> None:

@@ -7,7 +7,7 @@ migration. An event that names an older generation than the state's is stale and
 
 from dataclasses import dataclass
 
-from clearway.model.cluster import NodeSpec, QueueSpec, TenantSpec
+from clearway.model.cluster import LinkSpec, NodeSpec, QueueSpec, TenantSpec
 from clearway.model.ids import JobId, NodeName, QueueName, TenantName
 from clearway.model.jobs import JobSpec, Outcome, StopCause
 from clearway.model.plan import Plan, ReasonCode
@@ -249,6 +249,14 @@ class PowerBudgetSet:
 
 
 @dataclass(frozen=True, slots=True)
+class LinksSet:
+    """The site says how fast the links between devices are, by `DomainLevel`, at the start or anew; () = not known."""
+
+    at_ms: int
+    links: tuple[tuple[str, LinkSpec], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TimerFired:
     """A `WakeAt` came due."""
 
@@ -319,6 +327,7 @@ Event = (
     | JobResized
     | DemandForecast
     | PowerBudgetSet
+    | LinksSet
     | TimerFired
     | SubmissionAccepted
     | ControlStarted

@@ -3,7 +3,8 @@
 A gang runs at the speed of its slowest member. A job with a measured profile runs as `SpeedModel` says; any other runs
 at its device model's speed times its own speed-up relative to the replicas that it asked for. A job on a share of a
 device runs at the speed that its trace gives it: sharing is in its run time already. A power cap slows a job as
-`model.power` says, by the device that it slows most on any of its nodes.
+`model.power` says, by the device that it slows most on any of its nodes. Where the cluster says how fast its links are,
+a gang without a profile pays for what its members exchange as `model.links` says, relative to the best placement.
 """
 
 import numpy as np
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 
 from clearway.model.allocation import Allocation
 from clearway.model.cluster import ClusterSpec
-from clearway.model.jobs import Elastic
+from clearway.model.jobs import DomainLevel, Elastic
+from clearway.model.links import pace_of
 from clearway.model.power import WHOLE_PPM, capped_speed_ppm
 from clearway.sim.profiles import SpeedModel
 from clearway.sim.progress import REFERENCE_PPM
@@ -21,7 +23,17 @@ from clearway.sim.workload import TraceJob
 class Pace:
     """Speeds in millionths of the reference speed, on one cluster."""
 
-    __slots__ = ("_cache", "_caps_ppm", "_device_kind", "_is_plain", "_is_uniform", "_kinds", "_nodes", "_speeds")
+    __slots__ = (
+        "_cache",
+        "_caps_ppm",
+        "_device_kind",
+        "_is_plain",
+        "_is_uniform",
+        "_kinds",
+        "_links",
+        "_nodes",
+        "_speeds",
+    )
 
     def __init__(self, cluster: ClusterSpec, speeds: SpeedModel | None) -> None:
         groups = [group for node in cluster.nodes for group in node.groups]
@@ -31,7 +43,8 @@ class Pace:
         self._device_kind: NDArray[np.int64] = np.repeat(
             np.array(kinds, dtype=np.int64), np.array([group.count for group in groups], dtype=np.int64)
         )
-        self._is_plain = self._is_uniform = all(speed == 1.0 for _, speed in codes)
+        self._links = dict(cluster.links)
+        self._is_plain = self._is_uniform = all(speed == 1.0 for _, speed in codes) and not self._links
         self._nodes = cluster.nodes
         self._caps_ppm: dict[int, int] = {}
         self._speeds = SpeedModel() if speeds is None else speeds
@@ -68,7 +81,30 @@ class Pace:
 
     def _plain_ppm(self, allocation: Allocation, growth: float) -> int:
         slowest = min((self._kinds[kind][1] for kind in self._device_kinds(allocation)), default=1.0)
-        return round(slowest * growth * REFERENCE_PPM)
+        return round(slowest * growth * self._linked(allocation) * REFERENCE_PPM)
+
+    def _linked(self, allocation: Allocation) -> float:
+        """Speed where the allocation lies, as a part of that of so many devices on as few nodes as hold them."""
+        members = len(allocation.devices)
+        if not self._links or members < 2:
+            return 1.0
+        places = np.unique(allocation.nodes).tolist()
+        size = max(self._nodes[place].device_count for place in places)
+        fewest = -(-members // size)
+        across = DomainLevel.NVLINK if self._nodes[places[0]].nvlink else DomainLevel.LEAF
+        best = pace_of(self._links, DomainLevel.NODE if fewest == 1 else across, fewest, -(-members // fewest))
+        return pace_of(self._links, self._level(places), len(places), -(-members // len(places))) / best
+
+    def _level(self, places: list[int]) -> DomainLevel:
+        """The narrowest domain that holds all these nodes."""
+        if len(places) < 2:
+            return DomainLevel.NODE
+        nodes = [self._nodes[place] for place in places]
+        for level in (DomainLevel.NVLINK, DomainLevel.LEAF, DomainLevel.BLOCK):
+            names = {getattr(node, level.value) for node in nodes}
+            if len(names) == 1 and "" not in names:
+                return level
+        return DomainLevel.SITE
 
     def _device_kinds(self, allocation: Allocation) -> tuple[int, ...]:
         """Codes of the device models in an allocation, each once, rising."""

@@ -35,6 +35,7 @@ from clearway.model.events import (
     JobCancelled,
     JobStopped,
     JobSubmitted,
+    LinksSet,
     NodeAdded,
     NodeDown,
     NodeUp,
@@ -214,6 +215,8 @@ class _Twin:
         events += [NodeAdded(0, node) for node in self.cluster.nodes]
         if self.cluster.power_budget_watts is not None:
             events.append(PowerBudgetSet(0, self.cluster.power_budget_watts))
+        if self.cluster.links:
+            events.append(LinksSet(0, self.cluster.links))
         self.decide(0, events)
 
     def replay(self, stop_ms: int) -> int:

@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 
 from clearway.engine.policy import Placement
+from clearway.model.cluster import LinkSpec
+from clearway.model.events import LinksSet
 from clearway.model.jobs import DomainLevel, Network
 from clearway.model.plan import ReasonCode
 from support.engine import FIRST_FIT, add_nodes, devices_of, make_kernel, nodes_of, started, submit
@@ -94,3 +96,43 @@ def test_no_device_is_named_twice_in_a_gang_of_shares():
     add_nodes(kernel, 2, 4)
     devices = devices_of(started(submit(kernel, {"share_milli": 600, "replicas": 8}))[0])
     assert sorted(devices) == list(range(8))
+
+
+def make_two_leaves(*links):
+    """Two leaves of one block: the first with nodes of 4 and 4 free devices, the second with 4 and 2 and 2."""
+    kernel = make_kernel()
+    kernel.handle(LinksSet(0, links))
+    for leaf, devices in enumerate(((4, 4), (4, 2, 2))):
+        for count in devices:
+            add_nodes(kernel, 1, count, leaf=f"leaf{leaf}", block="block")
+    return kernel
+
+
+FASTER, SLOWER = LinkSpec(bandwidth_gbps=100, latency_us=2), LinkSpec(bandwidth_gbps=10, latency_us=9)
+
+
+def test_a_gang_stays_within_a_leaf_whose_links_are_faster():
+    kernel = make_two_leaves(("leaf", FASTER), ("block", SLOWER))
+    assert sorted(set(nodes_of(started(submit(kernel, {"replicas": 7}))[0]))) == [0, 1]
+
+
+def test_a_gang_lies_on_the_fewest_nodes_of_a_block_that_is_as_fast_as_its_leaves():
+    """A leaf holds six devices on two nodes too, but another node of the block leaves nothing over."""
+    kernel = make_two_leaves(("leaf", FASTER), ("block", FASTER))
+    assert sorted(set(nodes_of(started(submit(kernel, {"replicas": 6}))[0]))) == [0, 3]
+
+
+def test_a_leaf_as_the_widest_domain_is_a_limit_also_where_a_block_is_as_fast():
+    kernel = make_two_leaves(("leaf", FASTER), ("block", FASTER))
+    assert started(submit(kernel, {"replicas": 9, "network": within("leaf")})) == []
+    assert sorted(set(nodes_of(started(submit(kernel, {"replicas": 8, "network": within("leaf")}))[0]))) == [0, 1]
+
+
+@pytest.mark.parametrize(("spread_cpus", "node"), [(0.0, 0), (1.0, 1)])
+def test_the_least_loaded_node_is_told_by_devices_and_by_cpus_as_they_are_weighed(spread_cpus, node):
+    """One device of four and all CPUs are taken on the first node, two devices and no CPU on the second."""
+    placement = Placement(pack=0.0, spread=1.0, spread_cpus=spread_cpus, topology=False)
+    kernel = make_kernel(replace(FIRST_FIT, placement=placement))
+    add_nodes(kernel, 2, 4, cpu_milli=8_000)
+    submit(kernel, {"cpu_milli": 8_000, "nodes": ("n1",)}, {"devices": 2, "nodes": ("n2",)})
+    assert nodes_of(started(submit(kernel, {"devices": 1}))[0]) == [node]

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from clearway.kernel.decisions import PARTS_KEPT, DecisionDigest, render_decision
-from clearway.model.cluster import ClusterSpec, DeviceGroup, NodeSpec
+from clearway.model.cluster import ClusterSpec, DeviceGroup, LinkSpec, NodeSpec
 from clearway.model.commands import WakeAt
 from clearway.model.jobs import Elastic, Request, StopCause
 from clearway.model.plan import Cap, Migrate, Resize, Start, Stop, Suspend
@@ -129,3 +129,23 @@ def test_outages_of_node_and_device_are_kept_apart_and_begin_before_others_end()
     faults = [Fault(10, 30, 0, None), Fault(20, 30, 0, 1), Fault(30, 40, 0, 1)]
     told = [(o.at_ms, o.device, o.is_down) for o in make_outages(faults, (), make_cluster())]
     assert told == [(10, None, True), (20, 1, True), (30, None, False), (40, 1, False)]
+
+
+LINKS = (("node", LinkSpec(bandwidth_gbps=400, latency_us=0)), ("leaf", LinkSpec(bandwidth_gbps=10, latency_us=0)))
+
+
+def test_a_gang_that_spans_nodes_without_need_pays_for_what_it_exchanges():
+    """Twice 4.29 GB through 10 GB/s for two members, beside a second of work."""
+    cluster = dataclasses.replace(make_cluster(nodes=2, devices=2, leaf="l"), links=LINKS)
+    ppm = Pace(cluster, None).ppm
+    job = make_trace_job(replicas=2)
+    together, apart = ppm(job, make_allocation([0, 0], [0, 1])), ppm(job, make_allocation([0, 1], [0, 2]))
+    assert together == REFERENCE_PPM
+    assert apart == pytest.approx(REFERENCE_PPM * (1 + 4.295 / 400) / (1 + 4.295 / 10), rel=1e-3)
+
+
+def test_a_gang_that_needs_several_nodes_is_as_fast_as_its_run_time_says():
+    cluster = dataclasses.replace(make_cluster(nodes=2, devices=2, leaf="l"), links=LINKS)
+    assert Pace(cluster, None).ppm(make_trace_job(replicas=4), make_allocation([0, 0, 1, 1], [0, 1, 2, 3])) == (
+        REFERENCE_PPM
+    )

@@ -1,0 +1,35 @@
+"""Elastic jobs grow where more devices make them faster."""
+
+import pytest
+
+from clearway.engine.policy import Elasticity, Policy
+from clearway.model.cluster import LinkSpec
+from clearway.model.events import JobStarted, LinksSet, TimerFired
+from clearway.model.jobs import Checkpoint, Elastic
+from clearway.model.plan import Resize
+from clearway.model.units import HOUR_MS, SECOND_MS
+from clearway.policies.orders import Fifo
+from support.engine import add_nodes, make_kernel, submit
+
+ELASTIC = Policy(name="elastic", order=Fifo(), elasticity=Elasticity(enabled=True, interval_ms=0))
+
+
+def grown_to(links):
+    """Replicas of a job that has one node of four devices and may have the other one too; 0 = it stays as it is."""
+    kernel = make_kernel(ELASTIC)
+    kernel.handle(LinksSet(0, links))
+    add_nodes(kernel, 1, 4)
+    elastic, checkpoint = Elastic(replicas_min=4, replicas_max=8), Checkpoint(interval_ms=HOUR_MS)
+    submit(kernel, {"replicas": 4, "elastic": elastic, "checkpoint": checkpoint, "estimate_ms": 9 * HOUR_MS})
+    kernel.handle(JobStarted(1, 1, 1))
+    add_nodes(kernel, 1, 4)
+    commands = kernel.handle(TimerFired(SECOND_MS))
+    commands += (Resize(1, 0, kernel.state.jobs[1].target),) if kernel.state.jobs[1].target else ()
+    return max((move.allocation.replicas for move in commands if isinstance(move, Resize)), default=0)
+
+
+@pytest.mark.parametrize(("site_gbps", "replicas"), [(None, 8), (50.0, 8), (0.5, 0)])
+def test_a_job_grows_beyond_its_node_where_the_links_between_nodes_let_it_be_faster(site_gbps, replicas):
+    """Each of four devices passes 1.07 GB to its fellow on the other node, beside a second of work."""
+    links = () if site_gbps is None else (("site", LinkSpec(bandwidth_gbps=site_gbps, latency_us=5)),)
+    assert grown_to((("node", LinkSpec(bandwidth_gbps=400, latency_us=1)), *links) if links else ()) == replicas
