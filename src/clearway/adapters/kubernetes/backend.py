@@ -123,6 +123,7 @@ class KubernetesBackend:
         self._world = world
         with self.lock:
             for resource in ("", *self.book.nodes.resources()):
+                self.book.nodes.lasting_demands.add(own_demand(resource))
                 self.book.nodes.add_demand(own_demand(resource))
             for holding in holdings:
                 spec, run = world.launch(holding.job)
@@ -183,7 +184,9 @@ class KubernetesBackend:
         with self.lock:
             nodes = self.book.nodes
             found = nodes.find_resource(job.request.device_models) or DEVICE_DEFAULT
-            label = nodes.add_demand(own_demand(found if job.request.devices else ""))
+            demand = own_demand(found if job.request.devices else "")
+            nodes.lasting_demands.add(demand)
+            label = nodes.add_demand(demand)
             models = job.request.device_models or nodes.models.named(found)
         labels = (*job.request.node_labels, label)
         return replace(job, request=replace(job.request, node_labels=labels, device_models=models))

@@ -14,12 +14,12 @@ restart, a list after a cut watch and a watch that never broke lead to the same.
   again, where a controller makes them anew; else it ends.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.convoys import gang_key, is_mixed
-from clearway.adapters.kubernetes.entries import real_name
+from clearway.adapters.kubernetes.entries import Wants, real_name
 from clearway.adapters.kubernetes.errors import UnreadableError
 from clearway.adapters.kubernetes.facts import PodFacts, PodPhase
 from clearway.adapters.kubernetes.gangs import Group, own_key, single_of
@@ -300,8 +300,13 @@ class Book(Placing):
             bundle = self.bundles.get(key)
             if bundle is not None:
                 self._settle(now_ms, bundle)
+        self.nodes.sweep(self._find_wanted)
         early, self._events = self._events, []
         return [*self.nodes.tell(now_ms, is_first=is_first), *early]
+
+    def _find_wanted(self) -> Iterable[Wants]:
+        for bundle in self.bundles.values():
+            yield from (wants for wants in (bundle.wants, bundle.noted) if wants is not None)
 
     def _find_overdue(self, now_ms: int) -> None:
         """Stop the runs whose time limit is over, for good, and those whose pods are not made; wake those that rest."""
@@ -353,9 +358,8 @@ class Book(Placing):
             if bundle.size and len(pods) >= bundle.size and not bundle.key:
                 self._offer(now_ms, bundle, pods[: bundle.size])
             return
-        if pods and bundle.wants is None and not bundle.is_noted:  # submitted by an earlier process
-            bundle.is_noted = True
-            self.nodes.note_wants(pods)
+        if pods and bundle.wants is None and bundle.noted is None:  # submitted by an earlier process
+            bundle.noted = self.nodes.note_wants(pods)
         is_whole = len(pods) >= (1 if self._is_elastic(bundle) else bundle.size)
         if is_whole and bundle.is_held and now_ms < bundle.rests_until_ms:
             return

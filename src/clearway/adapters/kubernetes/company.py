@@ -9,7 +9,7 @@ finds agree, and a plan that came too late is seen here, before a binding. As Ku
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -372,6 +372,10 @@ class Society:
             if there - least > term.skew:
                 return NOT_EVEN
         return ""
+
+    def keep_maps(self, regions: Container[Region]) -> None:
+        """Forget how all other regions are; who asks for one has it made anew."""
+        self._maps = {region: found for region, found in self._maps.items() if region in regions}
 
     def map_of(self, region: Region) -> Map:
         """The region as it is now."""

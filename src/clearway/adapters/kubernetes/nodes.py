@@ -9,7 +9,7 @@ of a node never change for the engine: a node whose devices are others now goes,
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -48,13 +48,16 @@ ITSELF = Region("")
 """Each node is a domain of its own."""
 
 
+WANTED_MAX = 500
+"""Demands, likings and regions that are kept in any case, before it is looked which of them anybody wants."""
+
 HELD_BY_OTHERS = "held by pods that Clearway did not place, or not given out by its node"
 NOT_READY = "its kubelet does not report that it is ready"
 
 
 class Nodes:
     """All nodes. ours: uids of pods that are in a run of Clearway, whose resources the engine counts itself.
-    has_binder: whether KAI's binder may be asked to bind pods."""
+    has_binder: whether KAI's binder may be asked to bind pods. lasting_demands: those that are never forgotten."""
 
     def __init__(self, config: KubernetesConfig) -> None:
         self.entries: dict[str, NodeEntry] = {}
@@ -64,6 +67,8 @@ class Nodes:
         self._dirty: dict[str, None] = {}
         self._unbound: set[str] = set()
         self._homeless: dict[str, dict[str, PodFacts]] = {}
+        self._past: dict[str, int] = {}
+        self._swept = 0
         self._regions: dict[Region, str] = {}
         self._likings: dict[Liking, str] = {}
         self.society = Society(self._walk, self.touch)
@@ -71,6 +76,7 @@ class Nodes:
         self.claims = Claims(config.device_drivers)
         self.models = Models()
         self.has_binder = False
+        self.lasting_demands: set[Demand] = set()
 
     def _walk(self) -> Iterable[tuple[PodFacts, str]]:
         for name, entry in self.entries.items():
@@ -86,7 +92,7 @@ class Nodes:
         entry = self.entries.get(facts.name)
         if entry is None:
             entry = self.entries[facts.name] = NodeEntry(
-                facts, NodeName(facts.name), self._homeless.pop(facts.name, {})
+                facts, NodeName(facts.name), self._homeless.pop(facts.name, {}), aliases=self._past.pop(facts.name, 0)
             )
             for pod in entry.pods.values():
                 _count(entry.used, pod, 1)
@@ -237,6 +243,24 @@ class Nodes:
             self._likings[liking] = liking_label(liking)
             self._dirty.update(dict.fromkeys(self.entries))
         return self._likings[liking]
+
+    def sweep(self, used: Callable[[], Iterable[Wants]]) -> None:
+        """Forget what nobody wants any more, once there is much of it: each node is told with all of it. used: what
+        those want who wait or run."""
+        if len(self._demands) + len(self._likings) + len(self._regions) <= max(self._swept, WANTED_MAX):
+            return
+        wants = list(used())
+        labels = {one.label for one in wants} | {demand_label(one) for one in self.lasting_demands}
+        domains = {rule.domain for one in wants for rule in one.rules} | {ITSELF.label}
+        liked = {one.liked for one in wants}
+        self._demands = {demand: label for demand, label in self._demands.items() if label in labels}
+        self._likings = {liking: label for liking, label in self._likings.items() if label in liked}
+        self._regions = {region: label for region, label in self._regions.items() if label in domains}
+        self.society.keep_maps(self._regions)
+        self._swept = 2 * (len(self._demands) + len(self._likings) + len(self._regions))
+        for name, entry in self.entries.items():
+            entry.lasting = {label: words for label, words in entry.lasting.items() if label in labels}
+            self.touch(name)
 
     def touch(self, name: str) -> None:
         """Something about the node, or on it, changed."""
@@ -429,6 +453,9 @@ class Nodes:
     def _tell_node(self, entry: NodeEntry, now_ms: int, events: list[Event], *, is_first: bool) -> None:
         if entry.is_gone:
             self._tell_gone(entry, now_ms, "it was deleted", events)
+            if not entry.pods and not entry.held:  # all that must be remembered is how often it came
+                self._past[entry.facts.name] = entry.aliases
+                del self.entries[entry.facts.name]
             return
         spec = self._make_spec(entry)
         if entry.told is not None and (entry.told.groups, _place(entry.told)) != (spec.groups, _place(spec)):

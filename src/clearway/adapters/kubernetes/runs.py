@@ -178,8 +178,8 @@ class Bundle:
 
     size: pods that must start together, 0 = not known yet. refused: what was said to its pods, "" = nothing.
     own: the Job, of a job that was submitted to Clearway. saved_ms: work of its earlier runs that is safe.
-    wants: as its job was submitted, None = by an earlier process; is_noted:
-    nodes are told all the same what its pods want. conflicts: starts in a row that came too late, for
+    wants: as its job was submitted, None = by an earlier process; noted:
+    what its pods want then, which nodes are told all the same. conflicts: starts in a row that came too late, for
     neighbours were there by then. rests_until_ms: it is not tried again before. is_again: a job of it was taken back,
     for what its pods demand had changed. rested: how often in a row it gave its places back, as other parts of its
     convoy had none.
@@ -196,7 +196,7 @@ class Bundle:
     own: OwnJob | None = None
     saved_ms: int = 0
     wants: Wants | None = None
-    is_noted: bool = False
+    noted: Wants | None = None
     conflicts: int = 0
     rests_until_ms: int = 0
     is_again: bool = False

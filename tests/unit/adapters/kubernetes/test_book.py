@@ -2,6 +2,7 @@
 
 import pytest
 
+from clearway.adapters.kubernetes import nodes
 from clearway.adapters.kubernetes.book import NOT_WHOLE, Book
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.convoys import PERMIT_MS, REST_FIRST_MS
@@ -629,3 +630,47 @@ def test_what_nodes_offer_anew_after_they_were_listed_is_told_by_the_next_settli
     assert [node.name for node in world.book.nodes.specs()] == ["n1"]
     assert world.book.settle(5, is_first=True) == []
     assert [type(event) for event in world.settle()] == [NodeChanged]
+
+
+# --- what is forgotten ------------------------------------------------------------------------------------------------
+
+
+def test_node_that_is_gone_and_empty_is_forgotten_and_comes_again_under_another_name():
+    world = World(n1=8)
+    world.book.nodes.drop("n1")
+    assert [type(one) for one in world.settle()] == [NodeDown]
+    assert not world.book.nodes.entries
+    world.put_node("n1", gpus=8)
+    (event,) = [one for one in world.settle() if isinstance(one, NodeAdded)]
+    assert event.node.name == "n1~2"
+
+
+def test_node_that_is_gone_is_kept_while_a_run_holds_devices_of_it():
+    world = World(n1=8)
+    run_gang(world, ("n1", ALL))
+    world.book.nodes.drop("n1")
+    world.settle()
+    assert "n1" in world.book.nodes.entries
+    world.delete("w0")
+    world.settle()
+    world.settle()
+    assert not world.book.nodes.entries
+
+
+def test_demands_that_nobody_has_any_more_are_forgotten_and_those_of_waiting_pods_are_kept(monkeypatch):
+    monkeypatch.setattr(nodes, "WANTED_MAX", 10)
+    world = World(n1=8)
+    world.put("waits", nodeSelector={"zone": "kept"})
+    (job,) = world.accept()
+    for number in range(30):
+        name = f"p{number}"
+        world.put(name, nodeSelector={"zone": str(number)})
+        world.accept()
+        world.delete(name)
+        world.settle()
+    world.settle()
+    assert len([key for key, _ in world.book.nodes.specs()[0].labels if key.startswith(DEMAND_PREFIX)]) == 0
+    world.put_node("n1", gpus=8, labels={"zone": "kept"})
+    world.settle()
+    assert job.request.node_labels[0] in world.book.nodes.specs()[0].labels
+    assert len(world.book.nodes._demands) < 25
