@@ -9,7 +9,7 @@ import pytest
 from clearway.client import ApiError
 from clearway.ports.views import JobQuery, JobState
 from clearway.wire.api import SubmittedFile
-from support.control_plane import ControlPlane, wait_until
+from support.control_plane import WAIT_S, ControlPlane, wait_until
 
 DEVICES = 4
 JOBS = 3
@@ -108,7 +108,7 @@ def test_a_control_plane_that_is_killed_again_and_again_loses_nothing(tmp_path, 
         assert set(began) <= set(everything), "a job ran that is not known"
         assert not (plane.work / "twice").exists(), "a device was given twice"
         assert "whole" in plane.say("journal", "verify")
-        assert "all decided again as they were" in plane.say("journal", "replay")
+        assert "all decided again as they were" in plane.say("journal", "replay", limit_s=WAIT_S + 5 * kills)
     finally:
         load.is_over.set()
         plane.tidy()

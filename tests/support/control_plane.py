@@ -86,9 +86,9 @@ class ControlPlane:
             timeout=limit_s,
         )
 
-    def say(self, *words: str) -> str:
+    def say(self, *words: str, limit_s: float = WAIT_S) -> str:
         """What a command prints that must not fail."""
-        answer = self.run(*words)
+        answer = self.run(*words, limit_s=limit_s)
         assert answer.returncode == 0, answer.stderr
         return answer.stdout
 
