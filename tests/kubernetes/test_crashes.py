@@ -1,5 +1,7 @@
 """Clearway is killed, and the API server too, while pods are bound: nothing twice, nothing by halves, nothing lost."""
 
+import base64
+import logging
 import random
 import signal
 import subprocess
@@ -7,9 +9,11 @@ import sys
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 
 from support.cluster import bound, devices_used, until
+from support.kube_scheduling import Scheduling
 
 KILLS = 5
 GANGS = 10
@@ -83,6 +87,34 @@ def test_killed_at_random_moments_nothing_is_bound_twice_or_by_halves(cluster, p
     until("every gang bound whole", lambda: set(gangs_by_bound(cluster).values()) == {GANG}, 120)
     assert max(devices_used(cluster.pods()).values()) <= 8
     assert len(bound(cluster.pods())) == GANGS * GANG
+
+
+def compact(cluster, writes=50):
+    """Have etcd forget all of its history, some of which no watch has seen."""
+    words = (cluster.folder / "run-apiserver").read_text().split()
+    url = words[words.index("--etcd-servers") + 1].strip('"')
+    with httpx.Client(base_url=url, timeout=30) as etcd:
+        key = base64.b64encode(b"/test/compaction").decode()
+        for number in range(writes):
+            value = base64.b64encode(str(number).encode()).decode()
+            revision = etcd.post("/v3/kv/put", json={"key": key, "value": value}).json()["header"]["revision"]
+        answer = etcd.post("/v3/kv/compaction", json={"revision": revision, "physical": True})
+        assert answer.status_code == httpx.codes.OK, answer.text
+
+
+def test_history_that_etcd_has_compacted_is_listed_anew_and_scheduling_goes_on(cluster, tmp_path, caplog):
+    caplog.set_level(logging.INFO, "clearway.adapters.kubernetes.backend")
+    cluster.add_node("n1", gpus=8)
+    cluster.add_pod("before")
+    with Scheduling(cluster.kubeconfig, tmp_path / "clearway.db"):
+        until("the first pod bound", lambda: "before" in bound(cluster.pods()))
+        cluster.kill_api_server()
+        compact(cluster)
+        cluster.restart_api_server()
+        cluster.add_pod("after")
+        until("the second pod bound", lambda: "after" in bound(cluster.pods()), 120)
+        until("a list of pods made anew", lambda: any("/api/v1/pods is listed anew" in one for one in caplog.messages))
+    assert any("410" in one for one in caplog.messages)
 
 
 @pytest.mark.slow

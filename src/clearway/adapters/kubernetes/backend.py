@@ -63,6 +63,7 @@ OTHERS: Final = (
     "/api/v1/persistentvolumeclaims",
     "/api/v1/persistentvolumes",
     "/apis/storage.k8s.io/v1/storageclasses",
+    "/apis/storage.k8s.io/v1/csinodes",
     "/apis/resource.k8s.io/v1/deviceclasses",
     "/apis/resource.k8s.io/v1/resourceslices",
     "/apis/resource.k8s.io/v1/resourceclaims",
@@ -311,7 +312,8 @@ class KubernetesBackend:
                                 take(change)
                     version, pause_s = changes[-1].version, PAUSE_MIN_S
                     self._changed()
-            except ExpiredError:
+            except ExpiredError as error:
+                log.info("%s is listed anew: %s", path, error)
                 version = ""
                 await _rest(PAUSE_MIN_S)
             except ApiError as error:

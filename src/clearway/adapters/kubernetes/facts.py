@@ -145,7 +145,8 @@ class Demand:
     it bears. device: the device resource that the node must offer, "" = none. others: amounts that the engine does not
     count (pods, ephemeral-storage, ...). ports: host ports, as (port, protocol, address). volumes: of each group of
     terms at least one must hold, for a volume, or devices that a claim has, to be reached. wishes: of claims on devices
-    that have none yet. sharing: who must make parts of devices on the node, "" = nobody.
+    that have none yet. sharing: who must make parts of devices on the node, "" = nobody. attached: how many volumes its
+    node must attach, by CSI driver.
     """
 
     selector: Pairs = ()
@@ -157,6 +158,7 @@ class Demand:
     volumes: tuple[tuple[Term, ...], ...] = ()
     wishes: tuple[Wish, ...] = ()
     sharing: str = ""
+    attached: Amounts = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,6 +190,8 @@ class Nodes:
         """Where equal pods may lie, their volumes and claims on devices regarded as they are now."""
         demand = pods[0].demand
         places = {place for pod in pods if pod.claims for place in self.volumes.places_of(pod)}
+        if attached := self.volumes.count_attached(pods[0]) if pods[0].claims else ():
+            demand = replace(demand, attached=attached)
         if pods[0].device_claims:
             places.update(place for pod in pods for place in self.claims.places_of(pod))
             demand = replace(demand, wishes=self._find_wishes(pods))
@@ -272,6 +274,8 @@ class Nodes:
         pods = self._homeless.setdefault(node, {}) if entry is None else entry.pods
         before = pods.get(pod.uid)
         pods[pod.uid] = pod
+        if pod.claims:
+            self.volumes.use(pod)
         if before is not None and _weighs_the_same(before, pod):
             return
         if entry is not None:
@@ -310,6 +314,8 @@ class Nodes:
                 self.society.count(pod, node, -1)
             if pod.device_claims:
                 self.claims.release(uid)
+            if pod.claims:
+                self.volumes.use(pod, is_over=True)
             self.touch(node)
         self._unbound.discard(uid)
 
@@ -350,8 +356,10 @@ class Nodes:
         if words:
             return words
         ports = [port for pod in entry.pods.values() for port in pod.demand.ports] if demand.ports else ()
-        if (words := find_shortage(demand, free, ports)) or not demand.wishes:
+        if (words := find_shortage(demand, free, ports)) or not (demand.wishes or demand.attached):
             return words
+        if demand.attached and self.volumes.exceeds(demand.attached, entry.facts.name, entry.pods.values()):
+            return "node(s) exceed max volume count"
         return self.claims.judge(demand.wishes, entry.facts.name, is_lenient=True)
 
     def find_obstacle(self, pod: PodFacts, name: NodeName) -> str:

@@ -60,7 +60,7 @@ class Sightings:
         """The pod is gone."""
         pod = self.pods.pop(uid, None)
         if pod is not None:
-            self._lift(uid)
+            self._lift(uid, pod)
             self.nodes.society.forget(uid)
             self._claiming.pop(uid, None)
             self._forget_claims(pod)
@@ -110,6 +110,8 @@ class Sightings:
             for uid in (uid for key in keys for uid in self._claimants.get(key, ())):
                 self._touch(uid)
             return
+        if kind == "csinodes":
+            self.nodes.touch(data["metadata"]["name"])
         (self.nodes.volumes.drop if is_gone else self.nodes.volumes.put)(kind, data)
         for uid in self._claiming:
             self._touch(uid)
@@ -140,10 +142,14 @@ class Sightings:
             self._places[pod.uid] = node
             self.nodes.lay(pod, node)
 
-    def _lift(self, uid: str) -> None:
+    def _lift(self, uid: str, gone: PodFacts | None = None) -> None:
         node = self._places.pop(uid, None)
         if node is not None:
             self.nodes.lift(uid, node)
+            pod = gone or self.pods.get(uid)
+            if pod is not None and pod.claims and self.nodes.volumes.is_for_one(pod):
+                for other in self._claiming:
+                    self._touch(other)
         self.nodes.ours.discard(uid)
 
     def _touch(self, uid: str) -> None:

@@ -3,14 +3,15 @@
 A claim that is bound ties its pods to where its volume can be reached. One whose class waits for its first consumer is
 bound when a node is chosen for the pod: a volume that is there already is given to the claim, or the claim is told the
 node (annotation `selected-node`), so that its provisioner makes a volume there. Any other claim that is not bound is
-waited for. As the plugins VolumeBinding and VolumeZone of kube-scheduler judge.
+waited for. As the plugins VolumeBinding, VolumeZone, VolumeRestrictions and NodeVolumeLimits of kube-scheduler judge.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from clearway.adapters.kubernetes.facts import Expression, NodeFacts, PodFacts, Term
+from clearway.adapters.kubernetes.facts import Amounts, Expression, NodeFacts, PodFacts, Term
 from clearway.adapters.kubernetes.parse_company import parse_selector, parse_term
 from clearway.adapters.kubernetes.placement import matches_affinity, meets_all
 from clearway.wire.units import parse_kubernetes_memory
@@ -27,6 +28,8 @@ ZONE_LABELS: Final = (
     "failure-domain.beta.kubernetes.io/region",
 )
 """Labels of volumes that name where they are, `__` between several values."""
+
+ONE_POD: Final = "ReadWriteOncePod"
 
 Key = tuple[str, str]
 """Namespace and name of a claim."""
@@ -51,6 +54,8 @@ class Volumes:
         self._classes: dict[str, Json] = {}
         self._taken: dict[str, Key] = {}
         self._told: dict[Key, str] = {}
+        self._limits: dict[str, dict[str, int]] = {}
+        self._users: dict[Key, dict[str, None]] = {}
 
     def put(self, kind: str, data: Json) -> None:
         """An object of this kind (its plural in the API) was seen."""
@@ -62,6 +67,8 @@ class Volumes:
                 self._volumes[name] = data
             case "storageclasses":
                 self._classes[name] = data
+            case "csinodes":
+                self._limits[name] = _find_limits(data)
 
     def drop(self, kind: str, data: Json) -> None:
         """It is gone."""
@@ -77,6 +84,18 @@ class Volumes:
                 self._taken.pop(name, None)
             case "storageclasses":
                 self._classes.pop(name, None)
+            case "csinodes":
+                self._limits.pop(name, None)
+
+    def use(self, pod: PodFacts, *, is_over: bool = False) -> None:
+        """The pod lies somewhere, or does not any more."""
+        for name in pod.claims:
+            users = self._users.setdefault((pod.namespace, name), {})
+            users.pop(pod.uid, None)
+            if not is_over:
+                users[pod.uid] = None
+            elif not users:
+                del self._users[pod.namespace, name]
 
     # --- where pods may lie -----------------------------------------------------------------------------------------
 
@@ -95,8 +114,45 @@ class Volumes:
                 return f"pod has unbound immediate PersistentVolumeClaims ({name})"
             if _is_bound(claim) and claim["spec"]["volumeName"] not in self._volumes:
                 return f'persistentvolume "{claim["spec"]["volumeName"]}" not found'
+            if ONE_POD in (claim["spec"].get("accessModes") or ()) and self._is_used(pod, name):
+                return f"another pod uses PersistentVolumeClaim {name}, whose access mode is {ONE_POD}"
         return ""
 
+    def _is_used(self, pod: PodFacts, name: str) -> bool:
+        return any(uid != pod.uid for uid in self._users.get((pod.namespace, name), ()))
+
+    def count_attached(self, pod: PodFacts) -> Amounts:
+        """How many volumes the pod needs on its node of each CSI driver that can only attach so many."""
+        limited = {driver for limits in self._limits.values() for driver in limits} if pod.claims else set()
+        return tuple(sorted(Counter(driver for driver, _ in self._attached_by(pod) if driver in limited).items()))
+
+    def exceeds(self, attached: Amounts, node: str, others: Iterable[PodFacts]) -> bool:
+        """Whether a node cannot attach so many volumes beside those of the pods there."""
+        limits = self._limits.get(node, {})
+        if not any(driver in limits for driver, _ in attached):
+            return False
+        there = Counter(driver for driver, _ in {one for pod in others if pod.claims for one in self._attached_by(pod)})
+        return any(there[driver] + count > limits[driver] for driver, count in attached if driver in limits)
+
+    def is_for_one(self, pod: PodFacts) -> bool:
+        """Whether no other pod may use some of the pod's claims beside it."""
+        claims = (self._claims.get((pod.namespace, name)) for name in pod.claims)
+        return any(claim is not None and ONE_POD in (claim["spec"].get("accessModes") or ()) for claim in claims)
+
+    def _attached_by(self, pod: PodFacts) -> set[tuple[str, str]]:
+        """Volumes of CSI drivers that the pod needs on its node, as driver and volume."""
+        found = set()
+        for name in pod.claims:
+            claim = self._claims.get((pod.namespace, name))
+            volume = None if claim is None else self._volumes.get(claim["spec"].get("volumeName") or "")
+            if volume is not None and "csi" in volume["spec"]:
+                found.add((volume["spec"]["csi"]["driver"], volume["spec"]["csi"]["volumeHandle"]))
+            elif claim is not None and volume is None:
+                provisioner = self._classes.get(claim["spec"].get("storageClassName") or "", {}).get("provisioner", "")
+                found.add((provisioner, f"{pod.namespace}/{name}"))
+        return found
+
+    #
     def _places_of_claim(self, key: Key) -> tuple[Term, ...]:
         claim = self._claims.get(key)
         if claim is None:
@@ -190,6 +246,13 @@ class Volumes:
 
 def _is_bound(claim: Json) -> bool:
     return bool(claim["spec"].get("volumeName")) and BIND_COMPLETED in (claim["metadata"].get("annotations") or {})
+
+
+def _find_limits(data: Json) -> dict[str, int]:
+    """Volumes that a node can attach, by driver; a driver without a number has no limit."""
+    drivers = (data.get("spec") or {}).get("drivers") or ()
+    counts = ((one["name"], (one.get("allocatable") or {}).get("count")) for one in drivers)
+    return {name: int(count) for name, count in counts if count is not None}
 
 
 def _size(volume: Json) -> int:

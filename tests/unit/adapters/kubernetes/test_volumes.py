@@ -162,3 +162,40 @@ def test_provisioner_that_takes_the_node_away_again_has_given_it_up(nodes):
 def test_claim_of_an_ephemeral_volume_is_named_after_its_pod():
     pod = parse_pod(make_pod("p", volumes=[{"name": "scratch", "ephemeral": {}}]), CONFIG)
     assert pod.claims == ("p-scratch",)
+
+
+def make_csi_volume(name, driver="disks.example.com"):
+    return make_volume(name, csi={"driver": driver, "volumeHandle": name})
+
+
+def limit(nodes, count, node="a", driver="disks.example.com"):
+    spec = {"drivers": [{"name": driver, "allocatable": {"count": count}}, {"name": "other"}]}
+    nodes.volumes.put("csinodes", {"metadata": {"name": node}, "spec": spec})
+
+
+def test_node_takes_no_more_volumes_than_its_driver_can_attach(nodes):
+    for name in ("v", "w"):
+        put_volumes(nodes, make_csi_volume(name))
+        put_claims(nodes, make_claim(f"of-{name}", volume=name))
+    limit(nodes, 1)
+    assert verdicts(nodes, pod_with("of-v")) == {"a": "", "b": ""}
+    assert verdicts(nodes, pod_with("of-v", "of-w")) == {"a": "node(s) exceed max volume count", "b": ""}
+    nodes.lay(parse_pod(make_pod("there", volumes=[claimed("of-v")]), CONFIG), "a")
+    assert verdicts(nodes, pod_with("of-w")) == {"a": "node(s) exceed max volume count", "b": ""}
+    nodes.lift("uid-there", "a")
+    assert verdicts(nodes, pod_with("of-w")) == {"a": "", "b": ""}
+
+
+def claimed(name):
+    return {"name": name, "persistentVolumeClaim": {"claimName": name}}
+
+
+def test_claim_for_one_pod_alone_is_waited_for_while_another_pod_uses_it(nodes):
+    put_claims(nodes, make_claim(volume="v", accessModes=["ReadWriteOncePod"]))
+    put_volumes(nodes, make_volume())
+    pod = pod_with("data")
+    assert nodes.find_lack(pod) == ""
+    nodes.lay(parse_pod(make_pod("there", volumes=[claimed("data")]), CONFIG), "a")
+    assert "ReadWriteOncePod" in nodes.find_lack(pod)
+    nodes.lift("uid-there", "a")
+    assert nodes.find_lack(pod) == ""
