@@ -40,6 +40,7 @@ def count_lines(path: Path) -> int:
 def test_the_first_start_makes_a_private_token_and_says_how_to_use_it(plane):
     assert plane.places.token.stat().st_mode & 0o777 == 0o600
     assert plane.places.tokens.stat().st_mode & 0o777 == 0o600
+    wait_until(lambda: "clearway token" in plane.log.read_text(), "the last line of what it says")
     said = plane.log.read_text()
     assert str(plane.places.token) in said
     assert "clearway submit" in said
@@ -172,7 +173,8 @@ def test_where_to_call_is_told_as_json(plane):
 def test_devices_of_a_node_that_is_drained_stay_free(plane):
     name = json.loads(plane.say("nodes", "--json", "-"))[0]["name"]
     drained = json.loads(plane.say("drain", name, "--reason", "fan", "--json", "-"))
-    assert (drained["name"], drained["state"], drained["reason"]) == (name, "drained", "fan")
+    assert (drained["name"], drained["reason"]) == (name, "fan")
+    assert drained["state"] in ("drained", "draining")  # where a job of another test is just ending
     assert plane.say("sinfo", "-h", "-p", "production", "-o", "%t %E") == "drain fan\n"
     number = plane.say("sbatch", "--parsable", "--gres=gpu:1", "--wrap", "true").strip()
     assert plane.say("squeue", "-h", "-j", number, "-o", "%t") == "PD\n"
