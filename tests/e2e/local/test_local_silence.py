@@ -10,7 +10,7 @@ import pytest
 
 from clearway.adapters.local import backend, client, pulse
 from clearway.adapters.local.config import LocalConfig
-from clearway.adapters.local.keeper.main import SOCKET
+from clearway.adapters.local.keeper.home import SOCKET
 from clearway.model.events import JobFinished, JobStarted, JobStopped, NodeDown, NodeUp
 from clearway.model.jobs import Outcome
 from clearway.model.plan import Stop
