@@ -102,6 +102,7 @@ def compact(cluster, writes=50):
         assert answer.status_code == httpx.codes.OK, answer.text
 
 
+@pytest.mark.slow
 def test_history_that_etcd_has_compacted_is_listed_anew_and_scheduling_goes_on(cluster, tmp_path, caplog):
     caplog.set_level(logging.INFO, "clearway.adapters.kubernetes.backend")
     cluster.add_node("n1", gpus=8)
