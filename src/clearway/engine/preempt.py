@@ -3,9 +3,10 @@
 For each of the first waiting jobs: let candidates go, on trial, until the job fits; then give back, dearest first,
 every one that is not needed. What is left is minimal: leave any one out and the job does not fit. The waiting job gets
 a claim on its devices by name, so that nobody else takes them while the victims leave, and no two jobs evict each
-other.
+other. A job that shrinks for one shrinks further for others that come behind it, in the same plan.
 """
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -21,10 +22,12 @@ from clearway.engine.reasons import (
     REASON_RESOURCES,
     REASON_TOPOLOGY,
 )
+from clearway.engine.records import JobRecord
 from clearway.engine.tables import JOB_CLAIMED, JOB_REASON, JOB_TENANT
 from clearway.engine.trial import Trial
 from clearway.engine.victims import Victim, Way, find_victims, kept_part, nobody_gives
 from clearway.model.allocation import Allocation
+from clearway.model.ids import JobId
 from clearway.model.jobs import Request, StopCause
 from clearway.model.neighbours import NeighbourKind
 from clearway.model.plan import Migrate, Move, Reserve, Resize, Stop, Suspend
@@ -55,6 +58,7 @@ def make_room(trial: Trial, started: frozenset[int], stopped: frozenset[int], tr
     if state.order.count == 0 or nobody_gives(state):
         return moves
     touched = set(stopped)
+    shrunk: set[JobId] = set()
     helped = 0
     mark = trial.mark()
     trial.ignore_reservations()
@@ -70,10 +74,11 @@ def make_room(trial: Trial, started: frozenset[int], stopped: frozenset[int], tr
             or _is_fickle(state.by_row[row].spec.request)
         ):
             continue
-        found = _make_room_for(trial, row, touched)
-        helped += 1
-        moves.extend(found)
         tried.add(row)
+        if _join(trial, row, shrunk, moves):
+            continue
+        moves.extend(_make_room_for(trial, row, touched, shrunk))
+        helped += 1
     if not moves:
         trial.undo_to(mark)
     return moves
@@ -84,8 +89,49 @@ def _is_fickle(request: Request) -> bool:
     return any(rule.kind is not NeighbourKind.APART and rule.weight == 0 for rule in request.neighbours)
 
 
-def _make_room_for(trial: Trial, row: int, touched: set[int]) -> list[Move]:
-    """Moves that make room for one waiting job; empty, and the trial as it was, when none is allowed or enough."""
+def _join(trial: Trial, row: int, shrunk: set[JobId], moves: list[Move]) -> bool:
+    """Let jobs that shrink for others shrink further for this one too, if it fits on what they can spare: a burst of
+    equal tasks has its devices at once, not one by one. shrunk: those that `moves` resize, which are made smaller."""
+    if not shrunk:
+        return False
+    may_give = [one for one in find_victims(trial.state, row) if one.way is Way.SHRINK and one.record.spec.id in shrunk]
+    mark = trial.mark()
+    for victim in may_give:
+        _let_go(trial, victim)
+    allocation = _fits(trial, row)
+    trial.undo_to(mark)
+    if allocation is None:
+        return False
+    givers = {one.record.spec.id: one.record for one in may_give if _overlap(one.record, allocation)}
+    if not givers:
+        return False
+    _claim(trial, row, allocation)
+    places = [place for place, move in enumerate(moves) if isinstance(move, Resize) and move.job in givers]
+    for place in places:
+        move = moves[place]
+        assert isinstance(move, Resize)
+        kept = _untouched_part(move.allocation, allocation, givers[move.job].spec.request.devices)
+        moves[place] = replace(move, allocation=kept)
+    moves.insert(places[0], Reserve(trial.state.by_row[row].spec.id, allocation, trial.state.now_ms))
+    return True
+
+
+def _overlap(record: JobRecord, allocation: Allocation) -> bool:
+    """Whether some device of the allocation is held by the job."""
+    assert record.allocation is not None
+    return bool(np.isin(allocation.devices, record.allocation.devices).any())
+
+
+def _claim(trial: Trial, row: int, allocation: Allocation) -> None:
+    """On trial: the devices are kept for the job, and count against its limits, so that no more are kept than these let
+    start."""
+    trial.claim(row, allocation)
+    trial.count(row, allocation.replicas * trial.state.by_row[row].spec.request.device_milli)
+
+
+def _make_room_for(trial: Trial, row: int, touched: set[int], shrunk: set[JobId]) -> list[Move]:
+    """Moves that make room for one waiting job; empty, and the trial as it was, when none is allowed or enough. Victims
+    are added to `touched`, and those that shrink to `shrunk`."""
     mark = trial.mark()
     candidates = [victim for victim in find_victims(trial.state, row) if victim.record.row not in touched]
     chosen = _enough_victims(trial, row, candidates)
@@ -101,6 +147,7 @@ def _make_room_for(trial: Trial, row: int, touched: set[int]) -> list[Move]:
         trial.undo_to(mark)
         return []
     touched.update(victim.record.row for victim in victims)
+    shrunk.update(move.job for move in moves if isinstance(move, Resize))
     return moves
 
 
@@ -190,7 +237,7 @@ def _leave(trial: Trial, row: int, victims: list[Victim], allocation: Allocation
     beneficiary = state.by_row[row].spec.id
     for victim in victims:
         assert victim.record.allocation is not None
-    trial.claim(row, allocation)
+    _claim(trial, row, allocation)
     moves: list[Move] = [Reserve(beneficiary, allocation, state.now_ms)]
     for victim in sorted(victims, key=lambda one: one.record.spec.id):
         move = _leave_one(trial, row, victim, allocation)

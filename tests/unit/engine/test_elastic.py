@@ -1,15 +1,17 @@
 """Elastic jobs grow where more devices make them faster."""
 
+from dataclasses import replace
+
 import pytest
 
-from clearway.engine.policy import Elasticity, Policy
-from clearway.model.cluster import LinkSpec
-from clearway.model.events import JobStarted, LinksSet, TimerFired
-from clearway.model.jobs import Checkpoint, Elastic
+from clearway.engine.policy import Elasticity, Policy, Preemption, PreemptMode
+from clearway.model.cluster import LinkSpec, QueueSpec
+from clearway.model.events import JobResized, JobStarted, LinksSet, QueueSet, TimerFired
+from clearway.model.jobs import Checkpoint, Elastic, JobKind
 from clearway.model.plan import Resize
 from clearway.model.units import HOUR_MS, SECOND_MS
 from clearway.policies.orders import Fifo
-from support.engine import add_nodes, make_kernel, submit
+from support.engine import add_nodes, make_kernel, started_jobs, submit
 
 ELASTIC = Policy(name="elastic", order=Fifo(), elasticity=Elasticity(enabled=True, interval_ms=0))
 
@@ -33,3 +35,29 @@ def test_a_job_grows_beyond_its_node_where_the_links_between_nodes_let_it_be_fas
     """Each of four devices passes 1.07 GB to its fellow on the other node, beside a second of work."""
     links = () if site_gbps is None else (("site", LinkSpec(bandwidth_gbps=site_gbps, latency_us=5)),)
     assert grown_to((("node", LinkSpec(bandwidth_gbps=400, latency_us=1)), *links) if links else ()) == replicas
+
+
+def test_a_burst_has_all_that_elastic_jobs_can_spare_at_once():
+    """Job 1 holds eight devices and needs two: six of nine tasks have room as soon as it has left theirs."""
+    kernel = make_kernel(replace(ELASTIC, preemption=Preemption(mode=PreemptMode.PRIORITY, protection_ms=0)))
+    add_nodes(kernel, 2, 4)
+    elastic, checkpoint = Elastic(replicas_min=2, replicas_max=8), Checkpoint(interval_ms=HOUR_MS)
+    submit(kernel, {"replicas": 8, "elastic": elastic, "checkpoint": checkpoint})
+    kernel.handle(JobStarted(1, 1, 1))
+    submit(kernel, *[{"priority": 5, "kind": JobKind.TASK}] * 9, at_ms=HOUR_MS)
+    target = kernel.state.jobs[1].target
+    assert target is not None
+    assert target.replicas == 2
+    assert len(kernel.state.claims) == 6
+    assert started_jobs(kernel.handle(JobResized(HOUR_MS, 1, kernel.state.jobs[1].generation))) == list(range(2, 8))
+
+
+def test_no_more_devices_are_kept_for_a_burst_than_its_queue_may_have():
+    kernel = make_kernel(replace(ELASTIC, preemption=Preemption(mode=PreemptMode.PRIORITY, protection_ms=0)))
+    kernel.handle(QueueSet(0, QueueSpec(name="tasks", devices_max_milli=3_000)))
+    add_nodes(kernel, 2, 4)
+    elastic, checkpoint = Elastic(replicas_min=2, replicas_max=8), Checkpoint(interval_ms=HOUR_MS)
+    submit(kernel, {"replicas": 8, "elastic": elastic, "checkpoint": checkpoint})
+    kernel.handle(JobStarted(1, 1, 1))
+    submit(kernel, *[{"priority": 5, "queue": "tasks"}] * 9, at_ms=HOUR_MS)
+    assert len(kernel.state.claims) == 3
