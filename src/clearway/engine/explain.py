@@ -110,8 +110,7 @@ def _own_reservation(state: ClusterState, record: JobRecord) -> int:
 
 def _find_all(state: ClusterState, record: JobRecord) -> list[Finding]:
     """Every reason, in the order in which they have to be put out of the way."""
-    elastic = state.policy.elasticity.enabled
-    need = make_need(state, record, record.spec.replicas_min if elastic else record.spec.replicas)
+    need = make_need(state, record, state.policy.least_replicas(record.spec))
     scene = present_scene(state)
     claim = state.claims.get(record.row)
     if claim is not None:

@@ -200,3 +200,7 @@ class Policy:
     headroom: Headroom = field(default_factory=Headroom)
     fair_share: FairShare = field(default_factory=FairShare)
     scan_max: int = 200_000
+
+    def least_replicas(self, spec: JobSpec) -> int:
+        """The fewest replicas with which the job is started."""
+        return spec.replicas_min if self.elasticity.enabled else spec.replicas

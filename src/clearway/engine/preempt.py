@@ -173,7 +173,7 @@ def _could_ever_fit(trial: Trial, row: int, candidates: list[Victim]) -> bool:
     """A quick look at sums before anything is tried."""
     state = trial.state
     spec = state.by_row[row].spec
-    needed = spec.replicas_min * spec.request.device_milli
+    needed = state.policy.least_replicas(spec) * spec.request.device_milli
     free = int(state.device_shares_free().sum())
     offered = 0
     for victim in candidates:
@@ -185,7 +185,7 @@ def _could_ever_fit(trial: Trial, row: int, candidates: list[Victim]) -> bool:
 def _may_still_reclaim(trial: Trial, row: int, victim: Victim) -> bool:
     state = trial.state
     spec = state.by_row[row].spec
-    milli = spec.replicas_min * spec.request.device_milli
+    milli = state.policy.least_replicas(spec) * spec.request.device_milli
     mine = int(state.rows.table[JOB_TENANT, row])
     return bool(may_reclaim(state.accounts.tenants, mine, victim.record.tenant, milli))
 
@@ -204,11 +204,10 @@ def _fits(trial: Trial, row: int) -> Allocation | None:
     """Where the waiting job would go now with its least replicas, quota and queue limits respected."""
     state = trial.state
     spec = state.by_row[row].spec
-    milli = spec.replicas_min * spec.request.device_milli
-    if not within_limits(state, row, milli):
+    replicas = state.policy.least_replicas(spec)
+    if not within_limits(state, row, replicas * spec.request.device_milli):
         return None
-    elastic = state.policy.elasticity.enabled
-    return trial.place(row, spec.replicas_min if elastic else spec.replicas)
+    return trial.place(row, replicas)
 
 
 def _minimal(trial: Trial, row: int, chosen: list[Victim]) -> tuple[list[Victim], Allocation]:

@@ -158,7 +158,8 @@ def reclaimable(state: ClusterState, rows: IntArray, row: int) -> NDArray[np.boo
     if state.accounts.tenant_count == 1 or state.policy.preemption.mode is PreemptMode.NEVER:
         return result
     mine = int(table[JOB_TENANT, row])
-    milli = state.by_row[row].spec.replicas_min * state.by_row[row].spec.request.device_milli
+    spec = state.by_row[row].spec
+    milli = state.policy.least_replicas(spec) * spec.request.device_milli
     theirs = table[JOB_TENANT, rows]
     for tenant in np.unique(theirs).tolist():
         if tenant != mine and may_reclaim(tenants, mine, tenant, milli):
