@@ -152,6 +152,8 @@ def test_json_is_alone_on_standard_output(plane):
         json.loads(plane.say(*words, "--json", "-"))
     for words in (["squeue", "--json"], ["sinfo", "--json"], ["sacct", "--json"]):
         json.loads(plane.say(*words))
+    for kind in ("job", "node", "partition"):
+        assert f"{kind}s" in json.loads(plane.say("scontrol", "--json", "show", kind))
 
 
 def test_what_became_of_a_job_is_told_as_json(plane):

@@ -1,10 +1,14 @@
 """The texts of the Slurm-named commands, to the blank: scripts parse them."""
 
+import contextlib
 import dataclasses
 import datetime
+import json
 
 import pytest
 
+from clearway.cli import connection
+from clearway.cli.slurm import scontrol
 from clearway.cli.slurm.arguments import Options, UsageError, read_options
 from clearway.cli.slurm.sacct_text import BRIEF_FIELDS, render_field_list, render_sacct
 from clearway.cli.slurm.scontrol_text import render_job, render_node, render_partition
@@ -14,7 +18,7 @@ from clearway.cli.slurm.values import STATE_CODES, render_host_list, render_time
 from clearway.model.ids import JobId
 from clearway.model.jobs import JobKind
 from clearway.model.units import DAY_MS, GIB, HOUR_MS, MINUTE_MS, SECOND_MS
-from clearway.ports.views import DeviceState, DeviceView, JobState, JobView, NodeState, NodeView, QueueView
+from clearway.ports.views import ClusterView, DeviceState, DeviceView, JobState, JobView, NodeState, NodeView, QueueView
 
 NOON = 1_800_000_000_000
 """2027-01-15T08:00:00Z"""
@@ -268,3 +272,22 @@ def test_options_follow_the_rules_of_getopt():
 def test_an_unknown_option_is_refused():
     with pytest.raises(UsageError, match="--help"):
         read_options("squeue", ["--foo"], OPTIONS)
+
+
+class OneCluster:
+    """A client that answers what `scontrol show` asks."""
+
+    def cluster(self):
+        node = NodeView(name="n1", state=NodeState.IDLE)
+        return ClusterView(at_ms=0, seq=1, nodes=(node,), queues=(QueueView(name="debug", priority=5),))
+
+    def all_jobs(self, _wanted):
+        return iter(())
+
+
+@pytest.mark.parametrize(("kind", "names"), [("node", ["n1"]), ("partition", ["debug"]), ("jobs", [])])
+def test_scontrol_shows_rows_as_json(kind, names, capsys, monkeypatch):
+    monkeypatch.setattr(connection, "connect", lambda: contextlib.nullcontext(OneCluster()))
+    assert scontrol.run(["--json", "show", kind]) == 0
+    (rows,) = json.loads(capsys.readouterr().out).values()
+    assert [row["name"] for row in rows] == names

@@ -59,9 +59,14 @@ def find_all(client: "Client", names: Sequence[str]) -> tuple[list[JobView], lis
 
 def write_jobs_json(jobs: Sequence[JobView]) -> None:
     """`{"jobs": [...]}` with the rows of the API."""
+    write_rows_json("jobs", jobs)
+
+
+def write_rows_json(name: str, rows: Sequence[object]) -> None:
+    """`{name: [...]}` with the rows of the API."""
     import json
 
     from clearway.wire.api_rows import encode_rows
 
-    json.dump({"jobs": encode_rows(jobs)}, sys.stdout, indent=1)
+    json.dump({name: encode_rows(rows)}, sys.stdout, indent=1)
     sys.stdout.write("\n")

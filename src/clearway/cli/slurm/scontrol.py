@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Final
 
 from clearway.bootstrap.places import now_ms
 from clearway.cli.slurm.arguments import Options, UsageError, read_options, split_list
-from clearway.cli.slurm.common import find_all, is_job_name
+from clearway.cli.slurm.common import find_all, is_job_name, write_rows_json
 from clearway.cli.slurm.scontrol_text import UID_UNKNOWN, render_job, render_node, render_partition
 from clearway.cli.slurm.values import job_name_of, render_host_list
 from clearway.model.errors import InputError
 from clearway.model.ids import JobId, NodeName
-from clearway.ports.views import JobState
+from clearway.ports.views import JobState, NodeView, QueueView
 
 if TYPE_CHECKING:
     from clearway.client import Client
 
-OPTIONS: Final = Options(flags=(("o", "oneliner"), ("d", "details"), ("a", "all"), ("Q", "quiet"), ("v", "verbose")))
+OPTIONS: Final = Options(
+    flags=(("o", "oneliner"), ("d", "details"), ("a", "all"), ("Q", "quiet"), ("v", "verbose"), ("", "json"))
+)
 
 COUNTS: Final = ("show", "hold", "uhold", "release", "requeue", "update")
 """What needs to be told of what."""
@@ -41,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
         return _ping()
     with connect() as client:
         if verb == "show":
-            return _show(client, rest, is_one_line=given.has("oneliner"))
+            return _show(client, rest, is_one_line=given.has("oneliner"), is_json=given.has("json"))
         if verb in ("hold", "uhold", "release", "requeue"):
             return _act(client, verb, rest)
         if verb == "update":
@@ -85,30 +87,36 @@ def _show_hosts(words: Sequence[str]) -> int:
     return 0
 
 
-def _show(client: "Client", words: Sequence[str], *, is_one_line: bool) -> int:
+def _show(client: "Client", words: Sequence[str], *, is_one_line: bool, is_json: bool) -> int:
     kind, _, inner = (words[0].lower() if words else "").partition("=")
     names = split_list(inner or ",".join(words[1:]))
     if kind in ("job", "jobs", "jobid"):
-        return _show_jobs(client, names, is_one_line=is_one_line)
+        return _show_jobs(client, names, is_one_line=is_one_line, is_json=is_json)
     cluster = client.cluster()
+    rows: Sequence[NodeView | QueueView]
     if kind in ("node", "nodes"):
         from clearway.wire.ranges import expand_names
 
         asked = [name for part in names for name in expand_names(part)]
-        blocks = [render_node(node) for node in cluster.nodes if not asked or node.name in asked]
+        rows = nodes = [node for node in cluster.nodes if not asked or node.name in asked]
+        blocks = [render_node(node) for node in nodes]
         missing = [name for name in asked if name not in {node.name for node in cluster.nodes}]
     elif kind in ("partition", "partitions"):
-        blocks = [render_partition(q, cluster.nodes) for q in cluster.queues if not names or q.name in names]
+        rows = queues = [queue for queue in cluster.queues if not names or queue.name in names]
+        blocks = [render_partition(queue, cluster.nodes) for queue in queues]
         missing = [name for name in names if name not in {queue.name for queue in cluster.queues}]
     else:
         raise _bare(f"invalid entity:{kind} for keyword:show\noffered are job, node, partition, hostnames, hostlist")
-    _write_blocks(blocks, is_one_line=is_one_line)
+    if is_json:
+        write_rows_json(f"{kind.removesuffix('s')}s", rows)
+    else:
+        _write_blocks(blocks, is_one_line=is_one_line)
     for name in missing:
         sys.stderr.write(f"{kind.removesuffix('s').capitalize()} {name} not found\n")
     return 1 if missing else 0
 
 
-def _show_jobs(client: "Client", names: Sequence[str], *, is_one_line: bool) -> int:
+def _show_jobs(client: "Client", names: Sequence[str], *, is_one_line: bool, is_json: bool) -> int:
     from clearway.ports.views import JobQuery
 
     if any(not is_job_name(name) for name in names):
@@ -118,11 +126,15 @@ def _show_jobs(client: "Client", names: Sequence[str], *, is_one_line: bool) -> 
     else:
         active = tuple(state for state in JobState if not state.is_final)
         jobs, missing = list(client.all_jobs(JobQuery(states=active))), []
-    present = now_ms()
-    _write_blocks([render_job(job, now_ms=present, uid=_uid_of(job.user)) for job in jobs], is_one_line=is_one_line)
+    if is_json:
+        write_rows_json("jobs", jobs)
+    else:
+        present = now_ms()
+        blocks = [render_job(job, now_ms=present, uid=_uid_of(job.user)) for job in jobs]
+        _write_blocks(blocks, is_one_line=is_one_line)
     if missing:
         sys.stderr.write("slurm_load_jobs error: Invalid job id specified\n")
-    if not jobs and not missing:
+    if not jobs and not missing and not is_json:
         sys.stdout.write("No jobs in the system\n")
     return 1 if missing else 0
 
