@@ -344,12 +344,10 @@ def _nothing_stranded() -> int:
 def _collector_at_rest() -> Iterator[None]:
     """The loop makes millions of short-lived objects and no cycles: looking for cycles would only cost time."""
     was_enabled = gc.isenabled()
-    gc.freeze()
     gc.disable()
     try:
         yield
     finally:
-        gc.unfreeze()
         if was_enabled:
             gc.enable()
 

@@ -1,6 +1,7 @@
 """The driver: order of events within a moment, determinism, and that every run comes to an end."""
 
 import gc
+import weakref
 
 import pytest
 
@@ -378,3 +379,14 @@ def test_starts_have_a_moment_of_their_own_where_running_jobs_may_be_changed():
     kernel = WatchedKernel(named_policy("clearway"))
     run(kernel, make_trace_job(1))
     assert ["JobStarted"] in kernel.seen
+
+
+def test_what_a_run_leaves_behind_stays_young_for_the_collector():
+    run(Kernel(named_policy("fifo")), make_trace_job(1))  # compiled, imported
+    gc.collect()
+    kernel = Kernel(named_policy("fifo"))
+    state = weakref.ref(kernel.state.inventory)
+    run(kernel, make_trace_job(1))
+    del kernel
+    gc.collect(1)  # objects that were frozen would count as old, and old ones are hardly ever looked at
+    assert state() is None
