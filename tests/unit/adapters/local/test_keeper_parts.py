@@ -15,6 +15,7 @@ from clearway.adapters.local.keeper.contract import (
     read_progress,
     write_request,
 )
+from clearway.adapters.local.keeper.home import take_home
 from clearway.adapters.local.keeper.messages import Launch, ReplicaLaunch, Report, render_message
 from clearway.adapters.local.keeper.processes import (
     collect_descendants,
@@ -228,3 +229,18 @@ def test_process_that_cannot_be_born_in_a_group_is_forked_all_the_same(tmp_path)
         os._exit(7)
     assert not is_inside
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+
+
+def test_state_is_lost_when_it_is_missed_again_and_again_and_not_when_it_cannot_be_looked_at(tmp_path):
+    state = tmp_path / "state"
+    state.mkdir()
+    home = take_home(state)
+    assert take_home(state) is None
+    assert not any(home.is_newly_lost(tick) for tick in range(1_000, 9_000, 1_000))
+    state.rename(tmp_path / "moved")
+    state.symlink_to(state)  # a loop: an error, and not that nothing is there
+    assert not any(home.is_newly_lost(tick) for tick in range(9_000, 15_000, 1_000))
+    state.unlink()
+    state.mkdir()
+    looks = [home.is_newly_lost(tick) for tick in range(15_000, 21_000, 1_000)]
+    assert looks == [False, False, True, False, False, False]

@@ -13,7 +13,8 @@ from clearway.adapters.local.keeper import processes
 SOCKET: Final = "keeper.sock"
 LOCK: Final = "keeper.lock"
 LOOK_MS: Final = 1_000
-"""A keeper whose state was removed is known so much later at most."""
+LOOKS: Final = 3
+"""A keeper whose state was removed knows it some seconds later."""
 
 
 class Home:
@@ -25,18 +26,27 @@ class Home:
         self.is_lost = False
         self._folder = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._looked_tick = 0
+        self._misses = 0
 
     @property
     def is_here(self) -> bool:
-        """Whether the directory is there, and is the one that it was."""
-        return processes.is_still(self._folder, self.state)
+        """Whether the directory is there, and is the one that it was. One that cannot be looked at now is not gone."""
+        try:
+            now = os.stat(self.state)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            return True
+        return os.path.samestat(os.fstat(self._folder), now)
 
     def is_newly_lost(self, tick: int) -> bool:
-        """Whether it is no more here, and was when this was asked before; it is looked for once in LOOK_MS."""
+        """Whether it is found for the first time not to be here, by LOOKS in a row, each LOOK_MS after the last: all
+        jobs depend on it."""
         if self.is_lost or tick - self._looked_tick < LOOK_MS:
             return False
         self._looked_tick = tick
-        self.is_lost = not self.is_here
+        self._misses = 0 if self.is_here else self._misses + 1
+        self.is_lost = self._misses >= LOOKS
         return self.is_lost
 
     def listen(self) -> socket.socket:
