@@ -7,6 +7,7 @@ used. It runs as the user, so that nothing of a user's modules is ever imported 
 import json
 import os
 import socket
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ RUNNERS_MAX: Final = 8
 """Runners at a time; each holds the memory of its modules. The one that was not used for longest makes room."""
 IDLE_MS: Final = 600_000
 """A runner that was not used for so long ends."""
+END_MS: Final = 1_000
+"""A keeper that ends waits at most so long for its runners to be gone, so that no group of theirs is left behind."""
 
 KEPT: Final[frozenset[str]] = frozenset(("HOME", "USER", "PATH", "LANG"))
 """Variables of the first task that its runner starts with; each task gets all of its own."""
@@ -94,6 +97,10 @@ class Runners:
             self._end(key)
         for group in self._leaving:
             group.kill()
+        until = tick_ms() + END_MS
+        while self._leaving and tick_ms() < until:
+            self._leaving = [group for group in self._leaving if not group.remove()]
+            time.sleep(0.005 if self._leaving else 0)
 
     def _make(self, key: Key, launch: Launch) -> bool:
         if len(self._runners) >= RUNNERS_MAX:
