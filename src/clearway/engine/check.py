@@ -195,8 +195,8 @@ def judge_spread(box: Box, widest: int, at_nodes: np.ndarray) -> int:
 @compiled
 def judge(
     row: int,
-    kept: int,
-    alone: int,
+    kept: bool,
+    alone: bool,
     at_nodes: np.ndarray,
     at_devices: np.ndarray,
     by_node: np.ndarray,
@@ -207,10 +207,12 @@ def judge(
 ) -> int:
     """Verdict on an allocation for a job, after what the ledger says was taken; adds it to the ledger.
 
-    alone: 1 = no other move will be judged together with this one; the ledger is cleared again.
+    alone: no other move will be judged together with this one; the ledger is cleared again.
     """
-    verdict = judge_all(open_box(door), row, kept, at_nodes, at_devices, by_node, by_device, node_count, device_count)
-    if alone == 1:
+    verdict = judge_all(
+        open_box(door), row, 1 if kept else 0, at_nodes, at_devices, by_node, by_device, node_count, device_count
+    )
+    if alone:
         clear_ledger(by_node, by_device, at_nodes, at_devices)
     return verdict
 
@@ -248,6 +250,36 @@ def judge_all(
 
 
 @compiled
+def judge_together(
+    starts: np.ndarray,
+    at_nodes: np.ndarray,
+    at_devices: np.ndarray,
+    by_node: np.ndarray,
+    by_device: np.ndarray,
+    node_count: int,
+    device_count: int,
+    door: Door,
+) -> bool:
+    """Whether many starts are fine, each after what those before it take. starts: int64[3, n], for each its job's row,
+    whether it was claimed before, and its replicas; the allocations lie one behind the other."""
+    box = open_box(door)
+    is_fine = True
+    node = device = 0
+    for index in range(starts.shape[1]):
+        row, replicas = starts[0, index], starts[2, index]
+        needed = replicas * box.classes[CLASS_DEVICES, box.jobs[JOB_CLASS, row]]
+        nodes, devices = at_nodes[node : node + replicas], at_devices[device : device + needed]
+        verdict = judge_all(box, row, starts[1, index], nodes, devices, by_node, by_device, node_count, device_count)
+        if verdict != FINE:
+            is_fine = False
+            break
+        node += replicas
+        device += needed
+    clear_ledger(by_node, by_device, at_nodes, at_devices)
+    return is_fine
+
+
+@compiled
 def clear_ledger(by_node: np.ndarray, by_device: np.ndarray, at_nodes: np.ndarray, at_devices: np.ndarray) -> None:
     """Forget what an allocation took. An index outside of the ledger was never written."""
     for node in at_nodes:
@@ -271,24 +303,62 @@ class Checker:
 
     def check_plan(self, plan: Plan) -> tuple[str, ...]:
         """Why the plan must be refused, one sentence each; empty when it is good."""
-        if plan.moves and plan.parent != self.state.version:
-            return (f"made for version {plan.parent} of the state, which is now at {self.state.version}",)
-        if self._known_box is not self.state.box:
+        state, moves = self.state, plan.moves
+        if moves and plan.parent != state.version:
+            return (f"made for version {plan.parent} of the state, which is now at {state.version}",)
+        if self._known_box is not state.box:
             self._measure()
         notes: list[str] = []
-        moved: set[int] = set()
-        self._is_alone = len(plan.moves) == 1
-        for move in plan.moves:
-            note = self._check_move(move, moved)
+        self._is_alone = len(moves) == 1
+        if self._is_alone:
+            note = self._check_move(moves[0])
             if note:
                 notes.append(note)
-        if not self._is_alone:
-            self._clear(plan.moves)
-        if plan.moves:
-            notes.extend(check_neighbours(self.state, plan))
-        if self.state.power_budget_watts is not None or self.state.caps:
-            notes.extend(check_power(self.state, plan))
+        elif moves and not self._are_good_starts(moves):
+            notes = self._check_one_by_one(moves)
+        if moves and state.inventory.crowds.rule_count:
+            notes.extend(check_neighbours(state, plan))
+        if state.power_budget_watts is not None or state.caps:
+            notes.extend(check_power(state, plan))
         return tuple(notes)
+
+    def _are_good_starts(self, moves: tuple[Move, ...]) -> bool:
+        """Whether all moves are starts that are good together: what most plans with several moves are, in one pass."""
+        starts = [move for move in moves if isinstance(move, Start)]
+        if len(starts) < len(moves):
+            return False
+        facts: list[tuple[int, bool, int]] = []
+        for move in starts:
+            record = self.state.jobs.get(move.job)
+            if record is None or self._fault_of_start(move, record):
+                return False
+            facts.append((record.row, self._is_claimed(move, record), len(move.allocation.nodes)))
+        if len({row for row, _, _ in facts}) < len(facts):
+            return False
+        return judge_together(
+            np.array(facts, dtype=np.int64).T.copy(),
+            np.concatenate([move.allocation.nodes for move in starts]),
+            np.concatenate([move.allocation.devices for move in starts]),
+            self.by_node,
+            self.by_device,
+            self._nodes,
+            self._devices,
+            self.state.door,
+        )
+
+    def _check_one_by_one(self, moves: tuple[Move, ...]) -> list[str]:
+        """Notes on several moves, each judged after what those before it take."""
+        notes: list[str] = []
+        moved: set[int] = set()
+        for move in moves:
+            note = self._check_move(move)
+            if not isinstance(move, Cap):
+                note = note if move.job not in moved else f"job {move.job} is moved twice in one plan"
+                moved.add(move.job)
+            if note:
+                notes.append(note)
+        self._clear(moves)
+        return notes
 
     def _measure(self) -> None:
         """Note how large the cluster is, and make room for it in the ledger."""
@@ -303,15 +373,12 @@ class Checker:
             if isinstance(move, Start | Resize | Migrate | Reserve):
                 clear_ledger(self.by_node, self.by_device, move.allocation.nodes, move.allocation.devices)
 
-    def _check_move(self, move: Move, moved: set[int]) -> str:
+    def _check_move(self, move: Move) -> str:
         if isinstance(move, Cap):
             return "" if 0 <= move.node < self.state.inventory.node_count else f"no node {move.node} to cap"
         record = self.state.jobs.get(move.job)
         if record is None:
             return f"job {move.job} is not known"
-        if move.job in moved:
-            return f"job {move.job} is moved twice in one plan"
-        moved.add(move.job)
         if isinstance(move, Start):
             return self._check_start(move, record)
         if isinstance(move, Reserve):
@@ -319,6 +386,16 @@ class Checker:
         return self._check_change(move, record)
 
     def _check_start(self, move: Start, record: JobRecord) -> str:
+        is_claimed = self._is_claimed(move, record) if self.state.claims else False
+        return self._fault_of_start(move, record) or self._judge(record, move.allocation, kept=is_claimed)
+
+    def _is_claimed(self, move: Start, record: JobRecord) -> bool:
+        """Whether these very devices are kept for the job."""
+        claim = self.state.claims.get(record.row)
+        return claim is not None and claim.allocation == move.allocation
+
+    def _fault_of_start(self, move: Start, record: JobRecord) -> str:
+        """What is wrong with a start, wherever its devices are; "" = nothing."""
         spec, allocation = record.spec, move.allocation
         if record.phase not in STARTABLE or record.allocation is not None:
             return f"job {move.job} does not wait and cannot be started"
@@ -330,26 +407,24 @@ class Checker:
         is_whole = spec.elastic is None and replicas == spec.replicas
         if not (is_whole or spec.replicas_min <= replicas <= spec.replicas_max):
             return f"job {move.job}: a gang of {spec.replicas_min}..{spec.replicas_max}, found {replicas}"
-        claim = self.state.claims.get(record.row)
-        return self._judge(record, allocation, kept=claim is not None and claim.allocation == allocation)
+        if len(allocation.devices) != replicas * spec.request.devices:
+            return f"job {spec.id}: {len(allocation.devices)} devices for {replicas} replicas"
+        return ""
 
     def _judge(self, record: JobRecord, allocation: Allocation, *, kept: bool) -> str:
-        spec, nodes, devices = record.spec, allocation.nodes, allocation.devices
-        if len(devices) != len(nodes) * spec.request.devices:
-            return f"job {spec.id}: {len(devices)} devices for {len(nodes)} replicas"
         verdict = judge(
             record.row,
-            1 if kept else 0,
-            1 if self._is_alone else 0,
-            nodes,
-            devices,
+            kept,
+            self._is_alone,
+            allocation.nodes,
+            allocation.devices,
             self.by_node,
             self.by_device,
             self._nodes,
             self._devices,
             self.state.door,
         )
-        return "" if verdict == FINE else f"job {spec.id}: {VERDICTS[verdict]}"
+        return "" if verdict == FINE else f"job {record.spec.id}: {VERDICTS[verdict]}"
 
     def _check_reserve(self, move: Reserve, record: JobRecord) -> str:
         if record.phase not in STARTABLE:

@@ -90,15 +90,20 @@ def _once_for_all_constants(dispatcher: Any) -> Any:
     return dispatcher
 
 
-def _pointer_of(_: Any, address: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+def _pointer_to(number: Any) -> Any:
+    """A function for compiled callers: the address of such a number as a pointer."""
 
-    return _types.CPointer(_types.int64)(address), generate
+    def pointer_of(_: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+        return _types.CPointer(number)(address), generate
+
+    return intrinsic(pointer_of)
 
 
-_as_pointer: Any = intrinsic(_pointer_of)
-"""The address of an int64 as a pointer."""
+_as_pointer: Any = _pointer_to(_types.int64)
+_as_float_pointer: Any = _pointer_to(_types.float64)
 
 
 @compiled_opening
@@ -111,3 +116,9 @@ def table_at(address: int, rows: int, columns: int) -> Any:
 def line_at(address: int, length: int) -> Any:
     """The int64[length] that lies at an address, for compiled callers. Somebody must keep it alive."""
     return _numba.carray(_as_pointer(address), (length,))
+
+
+@compiled_opening
+def floats_at(address: int, length: int) -> Any:
+    """The float64[length] that lies at an address, for compiled callers. Somebody must keep it alive."""
+    return _numba.carray(_as_float_pointer(address), (length,))

@@ -15,6 +15,36 @@ from numpy.typing import NDArray
 
 from clearway.engine.box import META_LINKS_LEFT, META_RESERVATIONS, META_RUNNING, RES_JOB, Box
 from clearway.engine.claims import is_claim_ready
+from clearway.engine.desk import (
+    AT_DEVICES,
+    AT_DUE_MS,
+    AT_MOVED,
+    AT_NODES,
+    AT_POSITION,
+    AT_STARTED,
+    AT_STATUS,
+    FRESH,
+    GO_ON,
+    MEMO,
+    OUT,
+    OUT_ROW,
+    PROGRESS,
+    SET_BYPASS_MAX,
+    SET_DEPTH,
+    SET_ELASTIC,
+    SET_HEADROOM,
+    SET_KEEP,
+    SET_PROTECTED,
+    SET_SCAN_MAX,
+    SET_STRICT,
+    SETTINGS,
+    STATUS_CUT,
+    STATUS_ROOM,
+    STATUS_STRICT,
+    Desk,
+    DeskDoor,
+    make_desk_door,
+)
 from clearway.engine.dominant import rows_in_turn
 from clearway.engine.improve import improve_plan, touches_running
 from clearway.engine.lifecycle import HOLDING
@@ -33,36 +63,7 @@ from clearway.engine.policy import Placement
 from clearway.engine.power import PowerGate, with_caps
 from clearway.engine.reasons import REASONS
 from clearway.engine.rows import KIND_NUMBERS
-from clearway.engine.scan import (
-    AT_DEVICES,
-    AT_DUE_MS,
-    AT_LOOKED,
-    AT_MOVED,
-    AT_NODES,
-    AT_POSITION,
-    AT_STARTED,
-    AT_STATUS,
-    MEMO,
-    OUT,
-    OUT_ROW,
-    PROGRESS,
-    SET_BYPASS_MAX,
-    SET_DEPTH,
-    SET_ELASTIC,
-    SET_HEADROOM,
-    SET_KEEP,
-    SET_NOW,
-    SET_PROTECTED,
-    SET_SCAN_MAX,
-    SET_STRICT,
-    SETTINGS,
-    STATUS_CUT,
-    STATUS_ROOM,
-    STATUS_STRICT,
-    count_bypassed,
-    scan_entry,
-    undo_entry,
-)
+from clearway.engine.scan import count_bypassed, scan_entry, undo_entry
 from clearway.engine.state import ClusterState
 from clearway.engine.tables import JOB_CLASS, JOB_PROTECTED_MS, JOB_REASON, NONE, PHASE_STOPPING
 from clearway.engine.trial import Trial
@@ -118,10 +119,13 @@ class Planner:
         self._refresh_ms = state.policy.order.refresh_ms
         self._lone: dict[int, Allocation] = {}
         self._known_box: Box | None = None
+        self._desk_door = self._renew_desk()
         self._trial = Trial(state, self.weights)
         self._tried: set[int] = set()
         self._retry_ms = FOREVER_MS
         self._due_ms = FOREVER_MS
+        self._has_scanned = False  # since `memo` was cleared
+        self._has_moved = False  # whether, with what the last scan starts, other reservations would be made
         self._gate: PowerGate | None = None
         self._empty = Plan(0)
         self.is_strict_stop = False
@@ -150,7 +154,7 @@ class Planner:
         """A complete plan for the box as it is. Deciding again after the plan was applied gives an empty plan."""
         state = self.state
         state.waiting_changed = False
-        if not self.has_work() or self._is_idle():
+        if self._is_idle() or not self.has_work():
             return self._empty_plan(self.wake_ms())
         moves: list[Move] = []
         has_changed = state.capacity_grew or state.order_shrank or self._order_is_due()
@@ -170,7 +174,7 @@ class Planner:
             moves.extend(improve_plan(self._trial, rows, stopped, self._tried))
             self._retry_ms = self._next_unprotected_ms()
             if started:
-                undo_entry(self.out, started, self.out_nodes, self.out_devices, state.door)
+                undo_entry(started, self._desk_door, state.door)
         if state.claims or self._touches_running:
             self._trial.undo_to(0)
         if state.dependencies.has_singletons:
@@ -180,7 +184,7 @@ class Planner:
         if self._touches_running:
             # One cycle makes room for a few jobs only: after each that moved something, the next event brings another.
             state.order_shrank = any(isinstance(move, Start) for move in moves)
-        if (started and self.progress[AT_MOVED]) or (self._touches_running and self._lifts_reservation(moves)):
+        if (started and self._has_moved) or (self._touches_running and self._lifts_reservation(moves)):
             self._look_again(moves)
         if not moves and not self.was_cut:
             return self._empty_plan(self.wake_ms())
@@ -215,18 +219,20 @@ class Planner:
             or state.now_ms >= self._due_ms
             or bool(state.fresh)
             or bool(state.to_stop)
-            or self._order_is_due()
+            or (self._refresh_ms is not None and self._order_is_due())
         )
 
     def _is_idle(self) -> bool:
         """Whether nobody waits for anything; what changed is then dealt with."""
         state = self.state
-        if state.fresh or state.order.count or state.to_stop or state.claims or self._touches_running:
+        if state.fresh or state.order.count or self._touches_running or state.to_stop or state.claims:
             return False
         if self._due_ms < FOREVER_MS or state.power_budget_watts is not None or state.caps:
             return False
         state.capacity_grew = state.order_shrank = self.was_cut = self.is_strict_stop = False
-        self.memo.fill(FOREVER_MS)
+        if self._has_scanned:
+            self._has_scanned = False
+            self.memo.fill(FOREVER_MS)
         return True
 
     def _order_is_due(self) -> bool:
@@ -319,11 +325,10 @@ class Planner:
             if not verdict.refused and (begin or not verdict.late):
                 break
             if self._touches_running:
-                undo_entry(self.out, started, self.out_nodes, self.out_devices, self.state.door)
+                undo_entry(started, self._desk_door, self.state.door)
             self._gate.postpone(verdict.late)
             order = order[~np.isin(order, verdict.refused)]
-            self._begin_scan(begin, is_whole=True)
-            self._scan_with_room(order, len(order))
+            self._scan_with_room(order, begin)
         return order
 
     # --- step 2: order ------------------------------------------------------------------------------------------------
@@ -333,7 +338,7 @@ class Planner:
         state = self.state
         before = state.order.count
         rows, first = self.place_fresh()
-        if self._order_is_due():
+        if self._refresh_ms is not None and self._order_is_due():
             waiting = state.order.waiting()
             state.order.set_keys(waiting, state.policy.order.keys(jobs_view(state, waiting)))
             state.order.sort_all()
@@ -395,15 +400,17 @@ class Planner:
         if fresh is not None and (self.is_strict_stop or len(fresh) == 0):
             return 0
         order = rows_in_turn(state) if fresh is None else fresh
-        begin = self._first_place(order) if fresh is None else 0
-        self._begin_scan(begin, is_whole=fresh is None)
+        begin = self._first_place(order) if fresh is None else FRESH
+        if state.policy.headroom.enabled:
+            self.settings[SET_HEADROOM] = headroom_milli(state)
         state.capacity_grew = state.order_shrank = False
-        progress = self._scan_with_room(order, len(order))
+        progress = self._scan_with_room(order, begin)
         if self._gate is not None:
             order = self._scan_without_powerless(order, begin)
             progress = self.progress.tolist()
         started = progress[AT_STARTED]
         self._due_ms = progress[AT_DUE_MS]
+        self._has_moved = bool(progress[AT_MOVED])
         self.was_cut = progress[AT_STATUS] == STATUS_CUT
         if fresh is None:
             self._note_cut(order, begin, progress[AT_POSITION], started)
@@ -442,44 +449,31 @@ class Planner:
             self.was_cut = self.state.capacity_grew = begin > 0 and self._is_stale
             self._is_stale = False
 
-    def _begin_scan(self, begin: int, *, is_whole: bool) -> None:
-        """begin: the place in the order. Going on in its midst, what the scan before reserved still stands."""
+    def _renew_desk(self) -> DeskDoor:
+        """A door to the arrays at which the scan works, after one of them was replaced by a larger one."""
+        self._desk = Desk(
+            self.settings, self.memo, self.progress, self.out, self.out_nodes, self.out_devices, self.weights
+        )
+        return make_desk_door(self._desk)
+
+    def _scan_with_room(self, order: IntArray, begin: int) -> list[int]:
+        """Scan from a place of the order on, or FRESH rows, and give the outputs and tables more room as often as it
+        asks for it. Returns the progress. Going on in the midst of the order, what the scan before reserved stands."""
         state = self.state
-        self.settings[SET_NOW] = state.now_ms
-        if state.policy.headroom.enabled:
-            self.settings[SET_HEADROOM] = headroom_milli(state)
         if self._known_box is not state.box:
             self._known_box = state.box
             classes = state.box.classes.shape[1]
             if self.memo.shape[1] < classes:
                 self.memo = np.full((MEMO, classes), FOREVER_MS, dtype=np.int64)
-        self.progress.fill(0)
-        if begin:
-            self.progress[AT_POSITION] = begin
-            self.memo.fill(FOREVER_MS)
-        elif not is_whole:
-            self.progress[AT_LOOKED] = 1
-
-    def _scan_with_room(self, order: IntArray, count: int) -> list[int]:
-        """Scan, and give the outputs and tables more room as often as it asks for it. Returns the progress."""
-        state = self.state
+                self._desk_door = self._renew_desk()
+        self._has_scanned = True
         while True:
-            scan_entry(
-                order,
-                count,
-                self.settings,
-                self.weights,
-                self.memo,
-                self.progress,
-                self.out,
-                self.out_nodes,
-                self.out_devices,
-                state.door,
-            )
+            scan_entry(order, len(order), begin, state.now_ms, self._desk_door, state.door)
             progress: list[int] = self.progress.tolist()
             if progress[AT_STATUS] != STATUS_ROOM:
                 return progress
             self._make_room(int(order[progress[AT_POSITION]]))
+            begin = GO_ON
 
     def _make_room(self, row: int) -> None:
         """Double what is full, to hold at least what the job of `row` needs."""
@@ -495,13 +489,13 @@ class Planner:
         need = state.inventory.pool_count + replicas + 1
         if state.meta[META_LINKS_LEFT] <= need or state.meta[META_RUNNING] + 1 >= state.running.shape[1]:
             state.make_link_room(max(2 * need, state.links.shape[1]))
+        self._desk_door = self._renew_desk()
 
     def _make_starts(self, started: int) -> list[Start]:
         """The scan's outputs as moves."""
         moves: list[Start] = []
         by_row, allocation = self.state.by_row, self._allocation
-        found = self.out[:, :started].T.tolist() if started > 1 else (self.out[:, 0].tolist(),) * started
-        for row, _, node, device, replicas in found:
+        for row, _, node, device, replicas in self.out[:, :started].T.tolist():
             record = by_row[row]
             spec = record.spec
             devices = replicas * spec.request.devices

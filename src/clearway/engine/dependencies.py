@@ -203,6 +203,11 @@ class Dependencies:
         return (*waiting, *self.arrays.end(spec), *self._deactivate(spec))
 
     @property
+    def heeds_starts(self) -> bool:
+        """Whether somebody may wait for a start, or have to wait because of one."""
+        return bool(self._waiting_for or self._singletons)
+
+    @property
     def has_singletons(self) -> bool:
         """Whether a job was ever accepted of whose name only one may run."""
         return bool(self._singletons)

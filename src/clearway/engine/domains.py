@@ -29,6 +29,7 @@ from clearway.engine.tables import (
     NODE_BLOCK,
     NODE_LEAF,
     NODE_NVLINK,
+    NODE_POOL_BEGIN,
     NONE,
     POOL_NODE,
 )
@@ -118,6 +119,8 @@ def smallest_in_one_pass(box: Box, replicas: int, level: int) -> int:
         if count >= replicas and (best == NONE or count < best_count):
             best = pool
             best_count = count
+            if count == replicas and level == LEVEL_NODE:
+                break
     if level == LEVEL_SITE:
         return 0 if total >= replicas else NONE
     return NONE if best == NONE else box.pools[POOL_NODE, best]
@@ -125,13 +128,20 @@ def smallest_in_one_pass(box: Box, replicas: int, level: int) -> int:
 
 @compiled_inside
 def keep_domain(box: Box, level: int, domain: int) -> None:
-    """Zero the capacity of pools outside the domain."""
+    """Leave only the pools of the domain in the list of those that have capacity."""
     if level == LEVEL_SITE:
         return
+    if level == LEVEL_NODE and box.meta[META_MANY_POOLS] == 0:
+        box.work[WORK_LIST, 0] = box.nodes[NODE_POOL_BEGIN, domain]
+        box.meta[META_FILLED] = 1
+        return
+    filled = 0
     for index in range(box.meta[META_FILLED]):
         pool = box.work[WORK_LIST, index]
-        if domain_of(box, level, pool) != domain:
-            box.work[WORK_CAPACITY, pool] = 0
+        if domain_of(box, level, pool) == domain:
+            box.work[WORK_LIST, filled] = pool
+            filled += 1
+    box.meta[META_FILLED] = filled
 
 
 @compiled_inside

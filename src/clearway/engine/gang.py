@@ -25,6 +25,7 @@ from clearway.engine.box import (
     Door,
     open_box,
 )
+from clearway.engine.capacity import asks_only_devices, capacity_beside, fill_by_devices, least_capacity
 from clearway.engine.compiled import compiled, compiled_inline, compiled_inside
 from clearway.engine.domains import (
     choose_counts,
@@ -67,7 +68,6 @@ from clearway.engine.place import (
     pool_capacity,
     release,
     take,
-    whole_parts,
 )
 from clearway.engine.reasons import (
     PLACED,
@@ -124,54 +124,6 @@ def free_devices_allowed(box: Box, cls: int) -> int:
         if (models >> model) & 1 == 1:
             total += box.totals[model]
     return total
-
-
-@compiled_inline
-def capacity_beside(box: Box, cls: int, pool: int, end_ms: int, most: int) -> int:
-    """`pool_capacity`, and not more than what every reservation that begins before `end_ms` leaves; 0 where neighbours
-    forbid it."""
-    count = pool_capacity(box, cls, pool, most)
-    if count == 0 or (box.classes[CLASS_SOCIAL, cls] == 1 and not may_join(box, cls, box.pools[POOL_NODE, pool], True)):
-        return 0
-    each = box.classes[CLASS_DEVICES, cls] * box.classes[CLASS_SHARE, cls]
-    for index in range(box.meta[META_RESERVATIONS]):
-        if box.res[RES_START, index] >= end_ms:
-            continue
-        if each > 0 and box.res_pool[pool, index] < count * each:
-            count = whole_parts(box.res_pool[pool, index], each)
-            if count <= 0:
-                return 0
-    return node_capacity_beside(box, cls, pool, NONE, end_ms, count)
-
-
-@compiled_inline
-def node_capacity_beside(box: Box, cls: int, pool: int, after_ms: int, before_ms: int, count: int) -> int:
-    """`count`, or the fewer that CPUs and memory allow in reservations that begin between the two times."""
-    cpu = box.classes[CLASS_CPU, cls]
-    memory = box.classes[CLASS_MEM, cls]
-    if cpu == 0 and memory == 0:
-        return count
-    node = box.pools[POOL_NODE, pool]
-    for index in range(box.meta[META_RESERVATIONS]):
-        if after_ms < box.res[RES_START, index] < before_ms:
-            if cpu > 0:
-                count = min(count, box.res_cpu[index, node] // cpu)
-            if memory > 0:
-                count = min(count, box.res_mem[index, node] // memory)
-    return max(count, 0)
-
-
-@compiled_inline
-def least_capacity(box: Box, cls: int, pool: int, after_ms: int, before_ms: int, count: int) -> int:
-    """`count`, or the fewer that the reservations which begin between the two times leave room for."""
-    each = box.classes[CLASS_DEVICES, cls] * box.classes[CLASS_SHARE, cls]
-    least = count * each
-    for index in range(box.meta[META_RESERVATIONS]):
-        if after_ms < box.res[RES_START, index] < before_ms:
-            least = min(least, box.res_pool[pool, index])
-    if least < count * each:
-        count = whole_parts(max(least, 0), each)
-    return node_capacity_beside(box, cls, pool, after_ms, before_ms, count)
 
 
 @compiled_inline
@@ -314,6 +266,8 @@ def fill_capacity(box: Box, cls: int, end_ms: int, most: int, model: int) -> int
     """Write each pool's capacity for the class to the work space; returns the sum."""
     total = 0
     clear_capacity(box)
+    if asks_only_devices(box, cls):
+        return fill_by_devices(box, cls, end_ms, most, model)
     for pool in range(box.meta[META_POOLS]):
         count = 0
         if model == NONE or box.pools[POOL_MODEL, pool] == model:

@@ -23,7 +23,8 @@ from clearway.engine.box import (
     open_box,
 )
 from clearway.engine.compiled import compiled, compiled_inline, compiled_inside
-from clearway.engine.place import release, take
+from clearway.engine.order import remove_from
+from clearway.engine.place import release, release_footprint, take
 from clearway.engine.quota import queue_take, tenant_take
 from clearway.engine.tables import (
     CLASS_DEVICES,
@@ -49,6 +50,9 @@ from clearway.engine.tables import (
 )
 from clearway.model.units import FOREVER_MS
 
+STARTED = 0
+START_NO_ROOM = 1  # for its footprint, or in the list of running jobs
+START_NOT_WAITING = 2  # it is not in the order
 UNSORTED_MAX = 128
 """Entries of the list of running jobs that may wait to be sorted in: so many share one pass over the whole list, and
 are few enough to be searched one by one."""
@@ -301,31 +305,99 @@ def start_entry(
     protected_ms: int,
     at_nodes: np.ndarray,
     at_devices: np.ndarray,
+    order: np.ndarray,
+    waiting: int,
+    sort: np.ndarray,
     door: Door,
-) -> bool:
-    """`hold` by a new generation of a job, called from Python as `start_entry(row, …, nodes, devices, door)`.
+) -> int:
+    """`hold` by a new generation of a job that leaves order[:waiting]; waiting 0 = it has left the order already.
 
-    False, with nothing done, where there is no room for its footprint or in the list of running jobs.
+    Called from Python as `start_entry(row, …, door)`. Returns a START_* number; but for STARTED, nothing was done.
     """
     box = open_box(door)
     if box.meta[META_LINKS_LEFT] < len(at_nodes) + 1 or box.meta[META_RUNNING] + 1 >= box.running.shape[1]:
-        return False
+        return START_NO_ROOM
+    if waiting != 0 and remove_from(order, waiting, sort, row) == NONE:
+        return START_NOT_WAITING
     hold(box, row, start_ms, at_nodes.copy(), at_devices.copy())
     box.jobs[JOB_PHASE, row] = PHASE_STARTING
     box.jobs[JOB_GENERATION, row] = generation
     box.jobs[JOB_REASON, row] = NONE
     box.jobs[JOB_PROTECTED_MS, row] = protected_ms
-    return True
+    return STARTED
+
+
+@compiled
+def start_together_entry(
+    starts: np.ndarray,
+    start_ms: int,
+    protected_ms: int,
+    at_nodes: np.ndarray,
+    at_devices: np.ndarray,
+    order: np.ndarray,
+    waiting: int,
+    sort: np.ndarray,
+    door: Door,
+) -> int:
+    """`start_entry` for many jobs. starts: int64[3, n], for each its row, its generation and its replicas; the
+    allocations lie one behind the other."""
+    box = open_box(door)
+    count = starts.shape[1]
+    if box.meta[META_LINKS_LEFT] < len(at_nodes) + 1 or box.meta[META_RUNNING] + count >= box.running.shape[1]:
+        return START_NO_ROOM
+    node = device = 0
+    for index in range(count):
+        row, replicas = starts[0, index], starts[2, index]
+        if waiting != 0 and remove_from(order, waiting - index, sort, row) == NONE:
+            return START_NOT_WAITING
+        needed = replicas * box.classes[CLASS_DEVICES, box.jobs[JOB_CLASS, row]]
+        hold(box, row, start_ms, at_nodes[node : node + replicas], at_devices[device : device + needed])
+        box.jobs[JOB_PHASE, row] = PHASE_STARTING
+        box.jobs[JOB_GENERATION, row] = starts[1, index]
+        box.jobs[JOB_REASON, row] = NONE
+        box.jobs[JOB_PROTECTED_MS, row] = protected_ms
+        node += replicas
+        device += needed
+    return STARTED
+
+
+@compiled_inside
+def count_attained(box: Box, row: int, now_ms: int) -> int:
+    """Put the time held on the job's account; returns since when it was held."""
+    start_ms = box.jobs[JOB_START_MS, row]
+    milli = box.jobs[JOB_HELD, row] * class_milli(box, box.jobs[JOB_CLASS, row])
+    box.jobs[JOB_ATTAINED, row] += milli * max(now_ms - start_ms, 0) // 1000
+    return start_ms
 
 
 @compiled
 def leave_entry(row: int, now_ms: int, at_nodes: np.ndarray, at_devices: np.ndarray, door: Door) -> int:
     """`let_go`, with the time held on the job's account; returns since when it was held."""
     box = open_box(door)
-    start_ms = box.jobs[JOB_START_MS, row]
-    milli = len(at_nodes) * class_milli(box, box.jobs[JOB_CLASS, row])
-    box.jobs[JOB_ATTAINED, row] += milli * max(now_ms - start_ms, 0) // 1000
+    start_ms = count_attained(box, row, now_ms)
     let_go(box, row, at_nodes.copy(), at_devices.copy())
+    return start_ms
+
+
+@compiled
+def leave_whole_entry(row: int, now_ms: int, phase: int, door: Door) -> int:
+    """`leave_entry` for a job whose devices are all its own, as the tables know them. phase: in which it is then."""
+    box = open_box(door)
+    box.jobs[JOB_PHASE, row] = phase
+    start_ms = count_attained(box, row, now_ms)
+    remove_running(box, box.jobs[JOB_END_MS, row], row)
+    cls = box.jobs[JOB_CLASS, row]
+    replicas = box.jobs[JOB_HELD, row]
+    milli = replicas * class_milli(box, cls)
+    queue_take(box.queues, box.jobs[JOB_QUEUE, row], -milli, -1)
+    tenant_take(box.tenants, box.jobs[JOB_TENANT, row], -milli)
+    link = box.job_link[row]
+    while link != NONE:
+        release_footprint(box, cls, row, box.links[LINK_POOL, link], box.links[LINK_COUNT, link])
+        link = box.links[LINK_NEXT, link]
+    drop_links(box, box.job_link[row])
+    box.job_link[row] = NONE
+    box.jobs[JOB_HELD, row] = 0
     return start_ms
 
 

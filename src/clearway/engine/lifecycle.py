@@ -7,16 +7,27 @@ Phases and their changes (an event that fits none of these is stale and is ignor
     STARTING, RUNNING → PENDING (its node failed), or ended where it must not run again
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from clearway.engine.hold import hold_entry, leave_entry, let_go_entry, start_entry
+from clearway.engine.hold import (
+    START_NO_ROOM,
+    STARTED,
+    hold_entry,
+    leave_entry,
+    leave_whole_entry,
+    let_go_entry,
+    start_entry,
+    start_together_entry,
+)
 from clearway.engine.planned import planned_run_ms
 from clearway.engine.reasons import REASON_PRIORITY, REASONS
 from clearway.engine.records import JobRecord
+from clearway.engine.rows import is_like, make_form
 from clearway.engine.tables import (
     JOB_ATTAINED,
     JOB_GENERATION,
@@ -26,7 +37,9 @@ from clearway.engine.tables import (
     JOB_SAVED_MS,
     JOB_START_MS,
     JOB_WAIT_SINCE_MS,
+    NONE,
     PHASE_BLOCKED,
+    PHASE_FREE,
     PHASE_PENDING,
     PHASE_RUNNING,
     PHASE_STARTING,
@@ -51,7 +64,8 @@ from clearway.model.events import (
 )
 from clearway.model.ids import JobId
 from clearway.model.jobs import DependencyKind, JobSpec, Outcome
-from clearway.model.plan import Cap, Migrate, ReasonCode, Reserve, Resize, Start, Stop, Suspend
+from clearway.model.plan import Cap, Migrate, Move, ReasonCode, Reserve, Resize, Start, Stop, Suspend
+from clearway.model.units import MILLI
 
 if TYPE_CHECKING:
     from clearway.engine.state import ClusterState
@@ -72,6 +86,9 @@ class Lifecycle:
     def __init__(self, state: "ClusterState") -> None:
         self.state = state
         self._left: set[int] = set()
+        self._like: JobSpec | None = None  # the job of which `_form` was made
+        self._form: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self._newest: tuple[int, ...] = (NONE,) * 4  # class, queue, tenant and row: up to these, tables have grown
         self.handlers: dict[type, Callable[..., None]] = {
             JobSubmitted: self.on_submitted,
             JobCancelled: self.on_cancelled,
@@ -101,21 +118,29 @@ class Lifecycle:
     def on_submitted(self, event: JobSubmitted) -> None:
         """A job is accepted: it gets a row, and waits."""
         state, spec = self.state, event.job
-        job = spec.id
+        job, request, rows, accounts = spec.id, spec.request, state.rows, state.accounts
         if job in state.jobs or job in state.dependencies.outcomes:
             raise InternalError(f"job {job} was submitted twice; a job's id is given once and never reused")
-        row = state.rows.new()
-        cls = state.classes.number(spec.request, spec.network.fabric, state.inventory)
-        state.classes.use(spec.request, spec.network.fabric, state.inventory, 1)
-        queue = state.accounts.queue(spec.queue)
-        tenant = state.accounts.tenant(spec.tenant, state.inventory.milli)
-        state.refresh_box_if_grown()
+        row = rows.free.pop() if rows.free else rows.new()
+        cls = state.classes.number(request, spec.network.fabric, state.inventory)
+        queue = accounts.queue(spec.queue)
+        tenant = accounts.tenant(spec.tenant, state.inventory.milli)
+        newest = self._newest
+        is_social = request.crowds or request.neighbours
+        if is_social:
+            state.classes.use(request, spec.network.fabric, state.inventory, 1)
+        if cls > newest[0] or queue > newest[1] or tenant > newest[2] or row > newest[3] or is_social:
+            self._newest = tuple(map(max, newest, (cls, queue, tenant, row)))
+            state.refresh_box_if_grown()
+        if self._like is None or not is_like(spec, self._like):
+            self._like, self._form = spec, make_form(spec)
         if state.policy.placement.fragmentation:
             state.typical.note(cls, state.meta)
-        state.rows.write(
+        rows.write(
             row,
             spec,
-            (cls, queue, tenant, state.accounts.queue_specs[queue].priority),
+            self._form,
+            (cls, queue, tenant, accounts.queue_specs[queue].priority),
             state.order.sort,
             planned_ms=planned_run_ms(state, spec),
             at_ms=event.at_ms,
@@ -270,11 +295,13 @@ class Lifecycle:
         """The job leaves all that it holds."""
         state, allocation = self.state, record.allocation
         assert allocation is not None
-        nodes, now_ms = allocation.nodes, state.now_ms
-        start_ms: int = leave_entry(record.row, now_ms, nodes, allocation.devices, state.door)
+        now_ms, request = state.now_ms, record.spec.request
+        if request.share_milli == MILLI:
+            start_ms: int = leave_whole_entry(record.row, now_ms, PHASE_FREE, state.door)
+        else:
+            start_ms = leave_entry(record.row, now_ms, allocation.nodes, allocation.devices, state.door)
         if len(state.accounts.tenant_specs) > 1:
-            request = record.spec.request
-            state.accounts.note_use(record.tenant, len(nodes) * request.devices * request.share_milli, start_ms, now_ms)
+            state.accounts.note_use(record.tenant, allocation.replicas * request.device_milli, start_ms, now_ms)
         record.allocation = record.target = None
         state.capacity_grew = True
 
@@ -311,10 +338,11 @@ class Lifecycle:
     def _forget(self, record: JobRecord, outcome: Outcome) -> None:
         """The job is over: its row is free, and those that waited for it are looked at."""
         state, spec, row = self.state, record.spec, record.row
-        if row in state.claims:
+        if state.claims and row in state.claims:
             state.unclaim(row)
         del state.jobs[spec.id], state.by_row[row]
-        state.classes.use(spec.request, spec.network.fabric, state.inventory, -1)
+        if spec.request.crowds or spec.request.neighbours:
+            state.classes.use(spec.request, spec.network.fabric, state.inventory, -1)
         state.rows.give_back(row)
         again = state.dependencies.note_end(spec, outcome, state.now_ms)
         if again:
@@ -387,33 +415,73 @@ class Lifecycle:
     def on_plan(self, event: PlanAccepted) -> None:
         """Carry out each move in the box; the world is told by commands."""
         moves = event.plan.moves
-        if len(moves) == 1:
-            self.movers[type(moves[0])](moves[0])
+        if len(moves) > 1 and self._accept_plain_starts(moves):
             return
         if len(moves) > STARTS_FEW:
             starts = [move.job for move in moves if isinstance(move, Start)]
             if len(starts) > STARTS_FEW:
                 self._leave_order_together([self.state.jobs[job].row for job in starts])
         for move in moves:
-            self.movers[type(move)](move)
+            if isinstance(move, Start):
+                self.accept_start(move)
+            else:
+                self.movers[type(move)](move)
+
+    def _accept_plain_starts(self, moves: Sequence[Move]) -> bool:
+        """`accept_start` of all moves in one step, if they are starts that concern nobody else; False = not done."""
+        state = self.state
+        if state.claims or state.dependencies.heeds_starts or not all(isinstance(move, Start) for move in moves):
+            return False
+        starts = cast(Sequence[Start], moves)
+        records = [state.jobs[move.job] for move in starts]
+        if any(record.spec.request.crowds for record in records):
+            return False
+        self._take_together(starts, records)
+        for move, record in zip(starts, records, strict=True):
+            record.allocation, record.generation = move.allocation, move.generation
+            record.phase, record.suspended = PHASE_STARTING, False
+            state.dependencies.note_start(record.spec, state.now_ms)
+        return True
+
+    def _take_together(self, starts: Sequence[Start], records: Sequence[JobRecord]) -> None:
+        """All out of the order and into their devices."""
+        state, order, now_ms, count = self.state, self.state.order, self.state.now_ms, len(starts)
+        facts = [
+            (record.row, move.generation, len(move.allocation.nodes))
+            for move, record in zip(starts, records, strict=True)
+        ]
+        table = np.array(facts, dtype=np.int64).T.copy()
+        nodes = np.concatenate([move.allocation.nodes for move in starts])
+        devices = np.concatenate([move.allocation.devices for move in starts])
+        protected_ms = now_ms + state.policy.preemption.protection_ms
+        waiting = order.count
+        if count > STARTS_FEW:
+            order.remove_many(table[0])
+            assert order.count == waiting - count, "some job is not among the waiting"
+            waiting = 0
+        while True:
+            rows, sort = order.rows, order.sort
+            done = start_together_entry(table, now_ms, protected_ms, nodes, devices, rows, waiting, sort, state.door)
+            if done == STARTED:
+                break
+            assert done == START_NO_ROOM, "some job is not among the waiting"
+            state.make_room(len(nodes), count)
+        if waiting:
+            order.count = waiting - count
 
     def accept_start(self, move: Start) -> None:
         """The job takes its devices."""
         state = self.state
         record = state.jobs[move.job]
         row = record.row
-        if self._left and row in self._left:
-            self._left.discard(row)
-        else:
-            state.order.remove(row)
-        if row in state.claims:
+        if state.claims and row in state.claims:
             state.unclaim(row)
-        allocation, generation, now_ms = move.allocation, move.generation, state.now_ms
-        nodes, devices = allocation.nodes, allocation.devices
-        protected_ms = now_ms + state.policy.preemption.protection_ms
-        if not start_entry(row, generation, now_ms, protected_ms, nodes, devices, state.door):
+        allocation, generation = move.allocation, move.generation
+        while (done := self._take(row, generation, allocation)) != STARTED:
+            assert done == START_NO_ROOM, f"job row {row} is not among the waiting"
             state.make_room_for(allocation)
-            start_entry(row, generation, now_ms, protected_ms, nodes, devices, state.door)
+        if self._left:
+            self._left.discard(row)
         if record.spec.request.crowds:
             state.capacity_grew = True  # others may have waited for such a neighbour
             state.unclaim_beside(record, allocation)
@@ -424,6 +492,27 @@ class Lifecycle:
         again = state.dependencies.note_start(record.spec, state.now_ms)
         if again:
             self.look_again(again)
+
+    def _take(self, row: int, generation: int, allocation: Allocation) -> int:
+        """Out of the order and into its devices; returns a START_* number."""
+        state, order = self.state, self.state.order
+        waiting = 0 if self._left and row in self._left else order.count or NONE
+        now_ms = state.now_ms
+        done: int = start_entry(
+            row,
+            generation,
+            now_ms,
+            now_ms + state.policy.preemption.protection_ms,
+            allocation.nodes,
+            allocation.devices,
+            order.rows,
+            waiting,
+            order.sort,
+            state.door,
+        )
+        if waiting and done == STARTED:
+            order.count = waiting - 1
+        return done
 
     def accept_stop(self, move: Stop) -> None:
         """The job is told to leave; it holds its devices until the backend says that it left."""

@@ -66,15 +66,21 @@ def insert_row(order: np.ndarray, count: int, sort: FloatTable, row: int) -> int
     return place
 
 
-@compiled
-def remove_row(order: np.ndarray, count: int, sort: FloatTable, row: int) -> int:
+@compiled_inside
+def remove_from(order: np.ndarray, count: int, sort: FloatTable, row: int) -> int:
     """Remove `row` from order[:count]; returns the place that it had, or −1 if it was not there."""
-    place = place_in(order, count, sort, row)
+    place = 0 if count == 1 or order[0] == row else place_in(order, count, sort, row)
     if place >= count or order[place] != row:
         return -1
     for index in range(place, count - 1):
         order[index] = order[index + 1]
     return place
+
+
+@compiled
+def remove_row(order: np.ndarray, count: int, sort: FloatTable, row: int) -> int:
+    """`remove_from`, called from Python."""
+    return remove_from(order, count, sort, row)
 
 
 class PendingOrder:

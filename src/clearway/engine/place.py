@@ -322,6 +322,29 @@ def release(
                 box.totals[box.pools[POOL_MODEL, pool]] += 1
 
 
+@compiled_inside
+def release_footprint(box: Box, cls: int, row: int, pool: int, replicas: int) -> None:
+    """`release` of so many replicas on one pool, whose devices belong to job `row` wholly, or which have none."""
+    node = box.pools[POOL_NODE, pool]
+    take_node(box, cls, node, -replicas)
+    left = replicas * box.classes[CLASS_DEVICES, cls]
+    device = box.pools[POOL_DEVICE_BEGIN, pool]
+    freed = 0
+    while left > 0:
+        if box.devices[DEVICE_OWNER, device] == row:
+            box.devices[DEVICE_OWNER, device] = NONE
+            box.devices[DEVICE_SHARE_FREE, device] = 1000
+            left -= 1
+            if box.devices[DEVICE_HEALTHY, device] == 1 and box.devices[DEVICE_CLAIM, device] == NONE:
+                box.pools[POOL_MASK, pool] |= 1 << (device - box.pools[POOL_DEVICE_BEGIN, pool])
+                freed += 1
+        device += 1
+    box.pools[POOL_FREE, pool] += freed
+    if freed > 0 and box.nodes[NODE_USABLE, node] == 1:
+        box.totals[TOTAL_ANY] += freed
+        box.totals[box.pools[POOL_MODEL, pool]] += freed
+
+
 @compiled_inline
 def best_shared_device(box: Box, cls: int, pool: int) -> int:
     """The partly used device of the pool with the least room that still takes the share; NONE if there is none."""

@@ -36,6 +36,7 @@ from clearway.engine.box import (
     WORK_POOL,
     Box,
 )
+from clearway.engine.capacity import asks_only_devices, future_by_devices, least_capacity
 from clearway.engine.compiled import compiled_inline, compiled_inside
 from clearway.engine.domains import (
     choose_counts,
@@ -46,7 +47,7 @@ from clearway.engine.domains import (
     note_capacity,
     smallest_domain,
 )
-from clearway.engine.gang import charge_between, least_capacity
+from clearway.engine.gang import charge_between
 from clearway.engine.hold import (
     add_running,
     after_gaps,
@@ -294,7 +295,7 @@ def next_time(box: Box, running: int, ended: int, begun: int) -> int:
     return time
 
 
-@compiled_inside
+@compiled_inline
 def pass_time(
     box: Box, cls: int, most: int, time: int, running: int, ended: int, begun: int
 ) -> tuple[int, int, int, int]:
@@ -321,9 +322,14 @@ def pass_time(
 def total_future_capacity(box: Box, cls: int, most: int) -> int:
     """Write what each pool would take with what the work space says is free; returns the sum, in replicas."""
     total = 0
+    each = class_milli(box, cls)
     clear_capacity(box)
+    if asks_only_devices(box, cls):
+        return future_by_devices(box, cls, most)
     for pool in range(box.meta[META_POOLS]):
-        count = future_capacity(box, cls, pool, most)
+        count = 0
+        if each == 0 or box.work[WORK_POOL, pool] >= each:
+            count = future_capacity(box, cls, pool, most)
         note_capacity(box, pool, count)
         total += count
     return total
@@ -379,6 +385,47 @@ def reserve(box: Box, row: int, replicas: int, now_ms: int, run_ms: int) -> bool
 
 
 @compiled_inside
+def stays(box: Box, replicas: int) -> bool:
+    """Whether the only reservation, of so many replicas, would be made again just so, with all that started beside it.
+
+    It would begin at the same time: what started leaves it whole, and frees nothing before. So only where it lies need
+    be asked, by what is free at its start. Where it stays, what is free beside it is counted anew, as if it were made
+    again. Not for clusters in which somebody asks for CPUs or memory.
+    """
+    row = box.res[RES_JOB, 0]
+    cls = box.jobs[JOB_CLASS, row]
+    milli = class_milli(box, cls)
+    beside = 0
+    for pool in range(box.meta[META_POOLS]):
+        free = box.res_pool[pool, 0]
+        box.work[WORK_POOL, pool] = free
+        beside += max(min(free, free_now(box, pool)), 0)
+    links = 0
+    link = box.res[RES_LINK, 0]
+    while link != NONE:
+        box.work[WORK_POOL, box.links[LINK_POOL, link]] += box.links[LINK_COUNT, link] * milli
+        links += 1
+        link = box.links[LINK_NEXT, link]
+    if total_future_capacity(box, cls, replicas) < replicas:
+        return False
+    if not choose_reserved_domain(box, replicas, box.jobs[JOB_WIDEST, row]):
+        return False
+    choose_counts(box, replicas)
+    for place in range(box.meta[META_FILLED]):
+        if box.work[WORK_COUNT, box.work[WORK_LIST, place]] > 0:
+            links -= 1
+    link = box.res[RES_LINK, 0]
+    while link != NONE:
+        if box.work[WORK_COUNT, box.links[LINK_POOL, link]] != box.links[LINK_COUNT, link]:
+            return False
+        link = box.links[LINK_NEXT, link]
+    if links != 0:
+        return False
+    box.res[RES_BESIDE, 0] = beside
+    return True
+
+
+@compiled_inside
 def free_in_work(box: Box) -> int:
     """Free device milli in the work space."""
     total = 0
@@ -419,6 +466,12 @@ def first_expected_end(box: Box) -> int:
     for index in range(box.meta[META_LISTED], box.meta[META_RUNNING]):
         end_ms = min(end_ms, box.running[RUNNING_END, index])
     return end_ms
+
+
+@compiled_inside
+def first_reserved_ms(box: Box) -> int:
+    """When the first reservation begins; FOREVER_MS if there is none."""
+    return box.res[RES_START, box.res[RES_BY_START, 0]] if box.meta[META_RESERVATIONS] > 0 else FOREVER_MS
 
 
 @compiled_inside

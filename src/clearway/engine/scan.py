@@ -10,12 +10,12 @@ import numpy as np
 
 from clearway.engine.box import (
     META_LINKS_LEFT,
+    META_NODE_ASKED,
     META_NODES,
     META_POOLS,
     META_RESERVATIONS,
     META_RUNNING,
     RES_BESIDE,
-    RES_BY_START,
     RES_JOB,
     RES_START,
     RES_TOTAL,
@@ -24,6 +24,46 @@ from clearway.engine.box import (
     open_box,
 )
 from clearway.engine.compiled import compiled, compiled_inline, compiled_inside
+from clearway.engine.desk import (
+    AT_DEVICES,
+    AT_DUE_MS,
+    AT_LISTED,
+    AT_LOOKED,
+    AT_MOVED,
+    AT_NODES,
+    AT_OUTLASTING,
+    AT_POSITION,
+    AT_RESERVING,
+    AT_STARTED,
+    AT_STATUS,
+    FRESH,
+    GO_ON,
+    MEMO,
+    MEMO_BESIDE_END,
+    MEMO_BESIDE_REPLICAS,
+    MEMO_REASON,
+    MEMO_REPLICAS,
+    OUT_DEVICE,
+    OUT_NODE,
+    OUT_POSITION,
+    OUT_REPLICAS,
+    OUT_ROW,
+    SET_BYPASS_MAX,
+    SET_DEPTH,
+    SET_ELASTIC,
+    SET_HEADROOM,
+    SET_KEEP,
+    SET_NOW,
+    SET_PROTECTED,
+    SET_SCAN_MAX,
+    SET_STRICT,
+    STATUS_CUT,
+    STATUS_DONE,
+    STATUS_ROOM,
+    STATUS_STRICT,
+    DeskDoor,
+    open_desk,
+)
 from clearway.engine.gang import charge_reservations, fill_capacity, place, pool_of_replica
 from clearway.engine.hold import (
     add_running,
@@ -50,9 +90,11 @@ from clearway.engine.reasons import (
 from clearway.engine.reserve import (
     clear_reservations,
     first_expected_end,
+    first_reserved_ms,
     postpone_overdue,
     reserve,
     reserved_digest,
+    stays,
 )
 from clearway.engine.tables import (
     CLASS_CPU,
@@ -82,58 +124,12 @@ from clearway.engine.tables import (
 )
 from clearway.model.units import FOREVER_MS
 
-# --- settings: int64[SETTINGS] -----------------------------------------------------------------------------------
-SET_NOW: Final = 0
-SET_STRICT: Final = 1
-SET_DEPTH: Final = 2
-SET_BYPASS_MAX: Final = 3
-SET_HEADROOM: Final = 4  # milli kept free for protected kinds
-SET_PROTECTED: Final = 5  # bit mask of the kinds that may use the headroom
-SET_SCAN_MAX: Final = 6
-SET_ELASTIC: Final = 7
-SET_KEEP: Final = 8  # 1 = what starts stays held for the caller to undo; 0 = the scan itself undoes it at its end
-SETTINGS: Final = 9
-
-# --- progress: int64[PROGRESS] -----------------------------------------------------------------------------------
-AT_STATUS: Final = 0
-AT_POSITION: Final = 1  # the next place in the order to look at
-AT_STARTED: Final = 2
-AT_NODES: Final = 3  # next free place in out_nodes
-AT_DEVICES: Final = 4
-AT_LOOKED: Final = 5
-AT_RESERVING: Final = 6  # reservations that were tried
-AT_DUE_MS: Final = 7  # until when the reservations are good, see `foreseen_until_ms`
-AT_LISTED: Final = 8  # started jobs that are in the list of running ones; the others are not needed there yet
-AT_OUTLASTING: Final = 9  # 1 = a job started that is expected to run when a reservation begins
-AT_MOVED: Final = 10  # 1 = with what has started, other reservations would be made now
-PROGRESS: Final = 11
-
 RESERVE_SPARE: Final = 8
 """Tries beyond the depth: a job for which no start can be foretold (nobody knows when others end) gets no reservation,
 and trying for each of a thousand such jobs in vain would be most of the work."""
 
 MANY: Final = 1 << 40
 """Replicas on one node, if they ask for nothing: more than any job has."""
-
-STATUS_DONE: Final = 0
-STATUS_CUT: Final = 1  # scan_max was reached
-STATUS_ROOM: Final = 2  # an output or a table is full: give it more room and go on
-STATUS_STRICT: Final = 3  # stopped at the first job that cannot start
-
-# --- what is known to fail in this scan, by class: int64[MEMO, classes] ------------------------------------------
-MEMO_REPLICAS: Final = 0  # so many replicas, or more, do not fit now
-MEMO_BESIDE_REPLICAS: Final = 1  # so many, or more, ending at MEMO_BESIDE_END or later, do not fit beside reservations
-MEMO_BESIDE_END: Final = 2
-MEMO_REASON: Final = 3
-MEMO: Final = 4
-
-# --- outputs, one column per started job: int64[OUT, n] ----------------------------------------------------------
-OUT_ROW: Final = 0
-OUT_POSITION: Final = 1
-OUT_NODE: Final = 2
-OUT_DEVICE: Final = 3
-OUT_REPLICAS: Final = 4
-OUT: Final = 5
 
 
 @compiled_inline
@@ -388,18 +384,29 @@ def capacity_when_empty(box: Box, cls: int) -> int:
 
 
 @compiled_inside
-def pass_over(box: Box, order: np.ndarray, position: int, most: int, settings: np.ndarray) -> int:
-    """Pass over jobs from `position` on, up to place `most`, that need more wholly free devices than there are, hold
-    nobody up and get no reservation; returns the place of the first other one. A short loop: queues are long."""
+def pass_over(box: Box, order: np.ndarray, position: int, most: int, settings: np.ndarray, memo: np.ndarray) -> int:
+    """Pass over jobs from `position` on, up to place `most`, that surely cannot start, hold nobody up and get no
+    reservation: they need more wholly free devices than there are, or no less than what failed. Returns the place of
+    the first other one. A short loop: queues are long."""
     free = box.totals[TOTAL_ANY]
     bypass_max = settings[SET_BYPASS_MAX]
+    least_column = JOB_REPLICAS_MIN if settings[SET_ELASTIC] == 1 else JOB_REPLICAS
+    now = settings[SET_NOW]
     while position < most:
         row = order[position]
-        if box.jobs[JOB_WHOLE, row] <= free or box.jobs[JOB_CLAIMED, row] == 1:
+        if box.jobs[JOB_CLAIMED, row] == 1 or box.jobs[JOB_BYPASSED, row] >= bypass_max:
             return position
-        if box.jobs[JOB_BYPASSED, row] >= bypass_max:
-            return position
-        box.jobs[JOB_REASON, row] = REASON_RESOURCES
+        reason = REASON_RESOURCES
+        if box.jobs[JOB_WHOLE, row] <= free:
+            cls = box.jobs[JOB_CLASS, row]
+            least = box.jobs[least_column, row]
+            if least < memo[MEMO_REPLICAS, cls]:
+                if least < memo[MEMO_BESIDE_REPLICAS, cls]:
+                    return position
+                if planned_end(box, row, now, least) < memo[MEMO_BESIDE_END, cls]:
+                    return position
+            reason = memo[MEMO_REASON, cls]
+        box.jobs[JOB_REASON, row] = reason
         position += 1
     return position
 
@@ -417,12 +424,6 @@ def make_reservation(box: Box, row: int, settings: np.ndarray, progress: np.ndar
 def least_replicas(box: Box, row: int, settings: np.ndarray) -> int:
     """The fewest replicas with which the job may start under this policy."""
     return box.jobs[JOB_REPLICAS_MIN, row] if settings[SET_ELASTIC] == 1 else box.jobs[JOB_REPLICAS, row]
-
-
-@compiled_inside
-def first_reserved_ms(box: Box) -> int:
-    """When the first reservation begins; FOREVER_MS if there is none."""
-    return box.res[RES_START, box.res[RES_BY_START, 0]] if box.meta[META_RESERVATIONS] > 0 else FOREVER_MS
 
 
 @compiled_inside
@@ -450,6 +451,10 @@ def would_move(box: Box, settings: np.ndarray, progress: np.ndarray, out: np.nda
         if refused_by_limits(box, row, settings, milli) != PLACED:
             return True
     if progress[AT_OUTLASTING] == 0:
+        return False
+    is_plain = settings[SET_KEEP] == 0 and box.meta[META_NODE_ASKED] == 0
+    is_lone = box.meta[META_RESERVATIONS] == 1
+    if is_plain and is_lone and stays(box, least_replicas(box, box.res[RES_JOB, 0], settings)):
         return False
     list_started(box, progress, out)
     count = box.meta[META_RESERVATIONS]
@@ -484,7 +489,7 @@ def scan(
     while position < most:
         reserves = wants_reservation(box, settings, progress)
         if settings[SET_STRICT] == 0 and not reserves:
-            position = pass_over(box, order, position, most, settings)
+            position = pass_over(box, order, position, most, settings, memo)
             if position == most:
                 break
         row = order[position]
@@ -524,40 +529,40 @@ def advance(progress: np.ndarray, position: int) -> None:
 
 
 @compiled
-def scan_entry(
-    order: np.ndarray,
-    count: int,
-    settings: np.ndarray,
-    weights: np.ndarray,
-    memo: np.ndarray,
-    progress: np.ndarray,
-    out: np.ndarray,
-    out_nodes: np.ndarray,
-    out_devices: np.ndarray,
-    door: Door,
-) -> None:
-    """`scan`, called from Python as `scan_entry(..., door)`. A scan from position 0 forgets what is known first."""
+def scan_entry(order: np.ndarray, count: int, begin: int, now_ms: int, desk_door: DeskDoor, door: Door) -> None:
+    """`scan` of order[begin:count], called from Python as `scan_entry(…, desk_door, door)`; what came of it is on the
+    desk. A scan from 0 on forgets first what is known, and what is reserved. begin may be FRESH or GO_ON, too.
+    """
     box = open_box(door)
-    if progress[AT_POSITION] == 0 and progress[AT_LOOKED] == 0:
+    desk = open_desk(desk_door)
+    settings, progress, out = desk.settings, desk.progress, desk.out
+    if begin != GO_ON:
+        settings[SET_NOW] = now_ms
+        progress[:] = 0
+        progress[AT_POSITION] = max(begin, 0)
+        progress[AT_LOOKED] = 1 if begin == FRESH else 0
+    if begin == 0:
         clear_reservations(box)
-        postpone_overdue(box, settings[SET_NOW])
-        memo[:] = FOREVER_MS
-    status = scan(box, order, count, settings, weights, memo, progress, out, out_nodes, out_devices)
+        postpone_overdue(box, now_ms)
+    if begin >= 0:
+        desk.memo[:] = FOREVER_MS
+    status = scan(box, order, count, settings, desk.weights, desk.memo, progress, out, desk.out_nodes, desk.out_devices)
     progress[AT_STATUS] = status
     if status == STATUS_ROOM:
         return
     progress[AT_MOVED] = progress[AT_STARTED] > 0 and would_move(box, settings, progress, out)
     progress[AT_DUE_MS] = foreseen_until_ms(box, progress, out)
     if settings[SET_KEEP] == 0:
-        undo(box, out, progress[AT_STARTED], progress[AT_LISTED], out_nodes, out_devices)
+        undo(box, out, progress[AT_STARTED], progress[AT_LISTED], desk.out_nodes, desk.out_devices)
     else:
         list_started(box, progress, out)
 
 
 @compiled
-def undo_entry(out: np.ndarray, started: int, out_nodes: np.ndarray, out_devices: np.ndarray, door: Door) -> None:
+def undo_entry(started: int, desk_door: DeskDoor, door: Door) -> None:
     """`undo`, called from Python as `undo_entry(…, door)`, after a scan that was to keep what it started."""
-    undo(open_box(door), out, started, started, out_nodes, out_devices)
+    desk = open_desk(desk_door)
+    undo(open_box(door), desk.out, started, started, desk.out_nodes, desk.out_devices)
 
 
 @compiled_inside

@@ -431,9 +431,12 @@ class ClusterState:
 
     def make_room_for(self, allocation: Allocation) -> None:
         """Make room for one more footprint and one more running job."""
-        room = allocation.replicas + 1
-        if self.meta[META_LINKS_LEFT] < room or self.meta[META_RUNNING] + 1 >= self.running.shape[1]:
-            self.make_link_room(max(room, self.links.shape[1]))
+        self.make_room(allocation.replicas, 1)
+
+    def make_room(self, replicas: int, jobs: int) -> None:
+        """Make room for footprints of so many replicas in all, and for so many more running jobs."""
+        while self.meta[META_LINKS_LEFT] < replicas + 1 or self.meta[META_RUNNING] + jobs >= self.running.shape[1]:
+            self.make_link_room(max(replicas + 1, self.links.shape[1]))
 
     def refresh_box(self) -> None:
         """Make `box` name the present arrays, after one of them was replaced by a larger one."""

@@ -12,7 +12,9 @@ Implements `clearway.ports.backend.Backend`, whose rules hold here to the millis
 - The work of a suspended job lies in its nodes' memory. If one of these fails, the next start is a restart.
 
 One object per run and one entry in the heap per run: an entry counts only while its sequence number is the run's. An
-entry is a number: to compare tuples is most of what a heap of ten thousand of them costs.
+entry is a number: to compare tuples is most of what a heap of ten thousand of them costs. Most runs are *simple*: they
+work at reference speed from their start to their end, and nothing else is asked of them. Such a run is kept as the
+`Start` that made it, and unfolded into a `Run` when something is.
 """
 
 from array import array
@@ -47,9 +49,8 @@ from clearway.sim.outages import Outage
 from clearway.sim.pace import Pace
 from clearway.sim.progress import REFERENCE_PPM, Progress
 from clearway.sim.recorder import Recorder
+from clearway.sim.run import MOVING, SAVING, STARTING, WORKING, Run, simple_outcome, simple_span_ms
 from clearway.sim.workload import TraceJob
-
-_COMPLETED: Final = Outcome.COMPLETED
 
 _RANK_LEAVE: Final = 0
 _RANK_START: Final = 1
@@ -59,59 +60,12 @@ _SEQUENCE_BITS: Final = 40
 _SEQUENCES: Final = (1 << _SEQUENCE_BITS) - 1
 _TIME_SHIFT: Final = _SEQUENCE_BITS + 1
 
-_STARTING: Final = 0
-_WORKING: Final = 1
-_SAVING: Final = 2  # told to leave, writes its checkpoint
-_MOVING: Final = 3  # saves, to go on with another allocation
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendSettings:
     """cold_start_ms: time from a start to `JobStarted`, by kind of job; kinds left out start at once."""
 
     cold_start_ms: Mapping[JobKind, int] = field(default_factory=dict)
-
-
-class _Run:
-    """One generation of a job on its devices. `progress` is None while the simple case holds: one stretch of work at
-    reference speed from the very beginning, without checkpoints."""
-
-    __slots__ = (
-        "allocation",
-        "cause",
-        "generation",
-        "has_begun",
-        "job",
-        "limit_at_ms",
-        "milli",
-        "outcome",
-        "phase",
-        "progress",
-        "row",
-        "sequence",
-        "since_ms",
-        "target",
-        "truth",
-    )
-
-    def __init__(
-        self, row: int, truth: TraceJob, command: Start, milli: int, progress: Progress | None, now_ms: int
-    ) -> None:
-        self.row = row
-        self.truth = truth
-        self.job = command.job
-        self.generation = command.generation
-        self.allocation = command.allocation
-        self.milli = milli
-        self.progress = progress
-        self.since_ms = now_ms  # when it was given devices; then when it began to run; then when it began to save
-        self.phase = _STARTING
-        self.has_begun = False
-        self.sequence = -1
-        self.limit_at_ms = FOREVER_MS
-        self.outcome = _COMPLETED
-        self.cause: StopCause | None = None
-        self.target: Allocation | None = None
 
 
 class SimulatedBackend:
@@ -134,21 +88,25 @@ class SimulatedBackend:
         self._recorder = recorder
         self._pace = pace
         self._delays = dict((settings or BackendSettings()).cold_start_ms)
-        self._runs: dict[int, _Run] = {}
-        self._asleep: dict[int, _Run] = {}
+        self._runs: dict[int, Run | Start] = {}
+        self._asleep: dict[int, Run] = {}
         self._progress: dict[int, Progress] = {}
         self._generations = array("q", [0]) * len(jobs)
         self._due: list[Event] = []
         self._can_wait = False
         self._heap: list[int] = []  # (time, rank, sequence) in one number each
-        self._awaited: dict[int, _Run] = {}  # by sequence
+        self._awaited: dict[int, Run | Start] = {}  # by sequence
         self._sequence = 0
+        self._sequences = array("q", [0]) * len(jobs)  # by row, of simple runs: their sequence,
+        self._begun_ms = array("q", [0]) * len(jobs)  # and when they began
+        self._spans_ms = array("q", [simple_span_ms(job) for job in jobs])
+        self._outcomes = [simple_outcome(job) for job in jobs]
         self._outages = outages
         self._outage = 0
         is_watched = bool(outages) or cluster.power_budget_watts is not None
         self._health = Health(cluster) if is_watched else None
+        self._has_simple = not is_watched and not any(self._delays.values())
         self._performers = {
-            Start: self._start,
             Stop: self._stop,
             Suspend: self._suspend,
             Resize: self._move,
@@ -160,17 +118,26 @@ class SimulatedBackend:
 
     def perform(self, now_ms: int, command: BackendCommand) -> None:
         """See `Backend.perform`."""
-        self._performers[type(command)](now_ms, command)  # type: ignore[operator]
+        if type(command) is Start:
+            self._start(now_ms, command)
+        else:
+            self._performers[type(command)](now_ms, command)  # type: ignore[operator]
 
     def observe(self, now_ms: int) -> list[Event]:
         """See `Backend.observe`. All that comes due at `now_ms` is told in one list, outages with their victims."""
         events, heap, awaited = self._due, self._heap, self._awaited
         later = (now_ms + 1) << _TIME_SHIFT
         while heap and heap[0] < later:
-            run = awaited.get(heappop(heap) & _SEQUENCES)
+            run = awaited.pop(heappop(heap) & _SEQUENCES, None)
             if run is None:  # it left before
                 continue
-            if run.phase == _WORKING:
+            if isinstance(run, Start):
+                row = self._rows[run.job]
+                outcome = self._outcomes[row]
+                del self._runs[row]
+                self._recorder.ended_simply(row, now_ms, outcome)
+                events.append(JobFinished(now_ms, run.job, run.generation, outcome))
+            elif run.phase == WORKING:
                 self._finish(now_ms, run, run.outcome)
             else:
                 self._come_due(now_ms, run)
@@ -220,10 +187,15 @@ class SimulatedBackend:
         if row in self._runs:
             raise InternalError(f"expected job {command.job} to have left before it starts anew; found {command}")
         self._generations[row] = generation
+        span_ms = self._spans_ms[row]
+        is_new = row not in self._asleep and row not in self._progress
+        if span_ms >= 0 and is_new and self._has_simple and self._pace.is_plain:
+            self._start_simply(now_ms, row, command, now_ms + span_ms)
+            return
         truth = self._jobs[row]
         request = truth.spec.request
         milli = len(command.allocation.nodes) * request.devices * request.share_milli
-        run = _Run(row, truth, command, milli, self._progress.get(row) if self._progress else None, now_ms)
+        run = Run(row, truth, command, milli, self._progress.get(row) if self._progress else None, now_ms)
         if self._asleep:
             self._asleep.pop(row, None)
         self._runs[row] = run
@@ -238,15 +210,43 @@ class SimulatedBackend:
         else:
             self._begin(now_ms, run)
 
-    def _prepare(self, now_ms: int, run: _Run) -> None:
+    def _start_simply(self, now_ms: int, row: int, command: Start, end_ms: int) -> None:
+        """`_start` for a simple run, in one step."""
+        self._recorder.began_simply(row, now_ms)
+        self._due.append(JobStarted(now_ms, command.job, command.generation))
+        self._sequence = sequence = self._sequence + 1
+        self._sequences[row] = sequence
+        self._begun_ms[row] = now_ms
+        self._runs[row] = self._awaited[sequence] = command
+        heappush(self._heap, (2 * end_ms + _RANK_LEAVE) << _SEQUENCE_BITS | sequence)
+
+    def _run_of(self, row: int) -> Run | None:
+        """The run of a job that holds devices, unfolded; None = it holds none."""
+        run = self._runs.get(row)
+        return self._unfold(row, run) if isinstance(run, Start) else run
+
+    def _unfold(self, row: int, command: Start) -> Run:
+        """A simple run as an object of its own, as if it had been one from its start."""
+        truth = self._jobs[row]
+        since_ms = self._begun_ms[row]
+        milli = command.allocation.replicas * truth.spec.request.device_milli
+        run = Run(row, truth, command, milli, None, since_ms)
+        run.phase, run.has_begun, run.outcome = WORKING, True, self._outcomes[row]
+        if truth.spec.limit_ms is not None:
+            run.limit_at_ms = since_ms + truth.spec.limit_ms
+        run.sequence = self._sequences[row]
+        self._runs[row] = self._awaited[run.sequence] = run
+        return run
+
+    def _prepare(self, now_ms: int, run: Run) -> None:
         """The cold start, if there is one: work that lies in memory needs none."""
         delay_ms = self._delays.get(run.truth.spec.kind, 0)
         if delay_ms and not (run.progress is not None and run.progress.is_in_memory):
-            self._await(run, now_ms + delay_ms, _STARTING, _RANK_START)
+            self._await(run, now_ms + delay_ms, STARTING, _RANK_START)
         else:
             self._begin(now_ms, run)
 
-    def _begin(self, now_ms: int, run: _Run) -> None:
+    def _begin(self, now_ms: int, run: Run) -> None:
         """All replicas run."""
         truth, progress = run.truth, run.progress
         spec = truth.spec
@@ -263,12 +263,12 @@ class SimulatedBackend:
             progress = run.progress = self._new_progress(run)
         self._await_end(run, now_ms + truth.run_ms if progress is None else self._work(now_ms, run, ppm))
 
-    def _new_progress(self, run: _Run) -> Progress:
+    def _new_progress(self, run: Run) -> Progress:
         truth = run.truth
         progress = self._progress[run.row] = Progress(truth.run_ms, truth.spec.checkpoint)
         return progress
 
-    def _work(self, now_ms: int, run: _Run, ppm: int) -> int:
+    def _work(self, now_ms: int, run: Run, ppm: int) -> int:
         """Begin a stretch of work; returns when the job would end."""
         progress = self._progress_of(run)
         checkpoint = run.truth.spec.checkpoint
@@ -277,35 +277,35 @@ class SimulatedBackend:
         progress.is_in_memory = False
         return progress.work(now_ms, ppm=ppm, milli=run.milli, pause_ms=pause_ms)
 
-    def _await_end(self, run: _Run, end_ms: int) -> None:
+    def _await_end(self, run: Run, end_ms: int) -> None:
         if run.limit_at_ms < end_ms:
             run.outcome = Outcome.TIMEOUT
             end_ms = run.limit_at_ms
         else:
             run.outcome = run.truth.outcome
-        self._await(run, end_ms, _WORKING, _RANK_LEAVE)
+        self._await(run, end_ms, WORKING, _RANK_LEAVE)
 
-    def _await(self, run: _Run, at_ms: int, phase: int, rank: int) -> None:
+    def _await(self, run: Run, at_ms: int, phase: int, rank: int) -> None:
         run.phase = phase
         self._awaited.pop(run.sequence, None)
         self._sequence = run.sequence = sequence = self._sequence + 1
         self._awaited[sequence] = run
         heappush(self._heap, (2 * at_ms + rank) << _SEQUENCE_BITS | sequence)
 
-    def _come_due(self, now_ms: int, run: _Run) -> None:
+    def _come_due(self, now_ms: int, run: Run) -> None:
         """What a run waited for has come, other than its end."""
         if now_ms >= run.limit_at_ms:
             self._finish(now_ms, run, Outcome.TIMEOUT)
-        elif run.phase == _STARTING:
+        elif run.phase == STARTING:
             self._begin(now_ms, run)
-        elif run.phase == _SAVING:
+        elif run.phase == SAVING:
             self._saved(now_ms, run)
             assert run.cause is not None
             self._leave(now_ms, run, run.cause)
         else:
             self._moved(now_ms, run)
 
-    def _finish(self, now_ms: int, run: _Run, outcome: Outcome) -> None:
+    def _finish(self, now_ms: int, run: Run, outcome: Outcome) -> None:
         """The job is over, by itself or by its user."""
         del self._runs[run.row]
         self._awaited.pop(run.sequence, None)
@@ -314,31 +314,31 @@ class SimulatedBackend:
         useful = 0
         if run.progress is not None:
             self._close(now_ms, run, run.progress)
-        elif run.phase == _WORKING:
+        elif run.phase == WORKING:
             useful = run.milli * (now_ms - run.since_ms)
         self._recorder.finished(run.row, now_ms, outcome, useful)
         self._due.append(JobFinished(now_ms, run.job, run.generation, outcome))
 
-    def _close(self, now_ms: int, run: _Run, progress: Progress) -> None:
+    def _close(self, now_ms: int, run: Run, progress: Progress) -> None:
         """What the job had done counts, however it ended: nobody will do it again."""
         self._interrupt(now_ms, run, progress)
         progress.save()
         self._recorder.worked(run.row, *progress.settle())
         self._progress.pop(run.row, None)
 
-    def _interrupt(self, now_ms: int, run: _Run, progress: Progress) -> None:
+    def _interrupt(self, now_ms: int, run: Run, progress: Progress) -> None:
         """End what the run is at: work, or the writing of a checkpoint, whose time is then wasted."""
-        if run.phase == _WORKING:
+        if run.phase == WORKING:
             progress.pause(now_ms)
-        elif run.phase != _STARTING:
+        elif run.phase != STARTING:
             progress.waste(self._held_milli(run) * (now_ms - run.since_ms))
         run.since_ms = now_ms
 
-    def _progress_of(self, run: _Run) -> Progress:
+    def _progress_of(self, run: Run) -> Progress:
         """The run's progress; in the simple case it is made up now, as if it had been kept from the start."""
         if run.progress is None:
             run.progress = self._new_progress(run)
-            if run.phase == _WORKING:
+            if run.phase == WORKING:
                 run.progress.work(run.since_ms, ppm=REFERENCE_PPM, milli=run.milli, pause_ms=0)
         return run.progress
 
@@ -346,15 +346,15 @@ class SimulatedBackend:
 
     def _stop(self, now_ms: int, command: Stop) -> None:
         row = self._rows[command.job]
-        run = self._runs.get(row) or self._asleep.get(row)
+        run = self._run_of(row) or self._asleep.get(row)
         if run is None or command.generation < run.generation:
             return
         if command.cause is None:
             self._cancel(now_ms, run)
-        elif run.phase != _SAVING and row in self._runs:
+        elif run.phase != SAVING and row in self._runs:
             self._ask_to_leave(now_ms, run, command)
 
-    def _cancel(self, now_ms: int, run: _Run) -> None:
+    def _cancel(self, now_ms: int, run: Run) -> None:
         if run.row in self._runs:
             self._finish(now_ms, run, Outcome.CANCELLED)
             return
@@ -363,7 +363,7 @@ class SimulatedBackend:
         self._recorder.withdrawn(run.row, now_ms)
         self._due.append(JobFinished(now_ms, run.job, run.generation, Outcome.CANCELLED))
 
-    def _ask_to_leave(self, now_ms: int, run: _Run, command: Stop) -> None:
+    def _ask_to_leave(self, now_ms: int, run: Run, command: Stop) -> None:
         assert command.cause is not None
         progress = self._progress_of(run)
         if self._is_ending(now_ms, run, progress):
@@ -375,33 +375,33 @@ class SimulatedBackend:
             self._leave(now_ms, run, command.cause)
         else:
             run.cause = command.cause
-            self._await(run, min(now_ms + saving_ms, run.limit_at_ms), _SAVING, _RANK_LEAVE)
+            self._await(run, min(now_ms + saving_ms, run.limit_at_ms), SAVING, _RANK_LEAVE)
 
-    def _is_ending(self, now_ms: int, run: _Run, progress: Progress) -> bool:
+    def _is_ending(self, now_ms: int, run: Run, progress: Progress) -> bool:
         """Whether this very moment is the job's own end, which is about to be told. Ends its stretch of work."""
-        if run.phase != _WORKING:
+        if run.phase != WORKING:
             return False
         progress.pause(now_ms)
         return progress.is_done or now_ms >= run.limit_at_ms
 
-    def _saving_ms(self, now_ms: int, run: _Run, grace_ms: int) -> int | None:
+    def _saving_ms(self, now_ms: int, run: Run, grace_ms: int) -> int | None:
         """How long the job takes to save all its work when told to leave; None = it does not."""
         checkpoint = run.truth.spec.checkpoint
         if checkpoint is None or not checkpoint.on_signal or not run.has_begun:
             return None
-        begun_ms = now_ms - run.since_ms if run.phase == _MOVING else 0
+        begun_ms = now_ms - run.since_ms if run.phase == MOVING else 0
         needed_ms = checkpoint.cost_ms - begun_ms
         return needed_ms if needed_ms <= grace_ms else None
 
-    def _saved(self, now_ms: int, run: _Run) -> None:
+    def _saved(self, now_ms: int, run: Run) -> None:
         progress = self._progress_of(run)
         self._interrupt(now_ms, run, progress)
         progress.save()
 
-    def _held_milli(self, run: _Run) -> int:
+    def _held_milli(self, run: Run) -> int:
         return run.milli if run.target is None else self._union_milli(run, run.target)
 
-    def _leave(self, now_ms: int, run: _Run, cause: StopCause) -> None:
+    def _leave(self, now_ms: int, run: Run, cause: StopCause) -> None:
         """The job is off its devices and waits again, or has ended by that."""
         del self._runs[run.row]
         self._awaited.pop(run.sequence, None)
@@ -419,8 +419,8 @@ class SimulatedBackend:
         self._due.append(JobStopped(now_ms, run.job, run.generation, cause, saved_ms))
 
     def _suspend(self, now_ms: int, command: Suspend) -> None:
-        run = self._runs.get(self._rows[command.job])
-        if run is None or command.generation < run.generation or run.phase == _SAVING:
+        run = self._run_of(self._rows[command.job])
+        if run is None or command.generation < run.generation or run.phase == SAVING:
             return
         progress = self._progress_of(run)
         if self._is_ending(now_ms, run, progress):
@@ -430,14 +430,14 @@ class SimulatedBackend:
         self._awaited.pop(run.sequence, None)
         self._forget_place(run)
         run.target = None
-        run.phase = _STARTING
+        run.phase = STARTING
         progress.is_in_memory = progress.is_in_memory or run.has_begun
         self._asleep[run.row] = run
         self._recorder.worked(run.row, *progress.settle())
         self._recorder.left(run.row, now_ms, was_running=run.has_begun, is_preemption=True)
         self._due.append(JobSuspended(now_ms, run.job, run.generation))
 
-    def _forget_place(self, run: _Run) -> None:
+    def _forget_place(self, run: Run) -> None:
         if self._health is not None:
             self._health.leave(run.row, run.allocation)
             if run.target is not None:
@@ -447,8 +447,8 @@ class SimulatedBackend:
 
     def _move(self, now_ms: int, command: Resize | Migrate) -> None:
         row = self._rows[command.job]
-        run = self._runs.get(row)
-        if run is None or command.generation <= self._generations[row] or run.phase == _SAVING:
+        run = self._run_of(row)
+        if run is None or command.generation <= self._generations[row] or run.phase == SAVING:
             return
         progress = self._progress_of(run)
         if self._is_ending(now_ms, run, progress):
@@ -460,9 +460,9 @@ class SimulatedBackend:
             progress.fall_back()
         self._hold_both(now_ms, run, command.allocation)
         cost_ms = checkpoint.cost_ms if checkpoint is not None and run.has_begun else 0
-        self._await(run, min(now_ms + cost_ms, run.limit_at_ms), _MOVING, _RANK_LEAVE)
+        self._await(run, min(now_ms + cost_ms, run.limit_at_ms), MOVING, _RANK_LEAVE)
 
-    def _hold_both(self, now_ms: int, run: _Run, target: Allocation) -> None:
+    def _hold_both(self, now_ms: int, run: Run, target: Allocation) -> None:
         self._forget_place(run)
         run.target = target
         self._recorder.holds(run.row, now_ms, self._union_milli(run, target))
@@ -470,7 +470,7 @@ class SimulatedBackend:
             self._health.enter(run.row, run.allocation)
             self._health.enter(run.row, target)
 
-    def _union_milli(self, run: _Run, target: Allocation) -> int:
+    def _union_milli(self, run: Run, target: Allocation) -> int:
         """Thousandths held while a job moves: of each device the larger of what it had and what it gets."""
         request = run.truth.spec.request
         size = int(max(run.allocation.devices.max(initial=0), target.devices.max(initial=0))) + 1
@@ -479,7 +479,7 @@ class SimulatedBackend:
         )
         return int(counts.sum()) * request.share_milli
 
-    def _moved(self, now_ms: int, run: _Run) -> None:
+    def _moved(self, now_ms: int, run: Run) -> None:
         assert run.target is not None
         truth = run.truth
         if truth.spec.checkpoint is not None and run.has_begun:
@@ -492,7 +492,7 @@ class SimulatedBackend:
         self._recorder.holds(run.row, now_ms, run.milli)
         self._due.append(JobResized(now_ms, run.job, run.generation))
         if run.has_begun:
-            run.phase = _WORKING
+            run.phase = WORKING
             self._await_end(run, self._work(now_ms, run, self._pace.ppm(truth, run.allocation)))
         else:
             self._prepare(now_ms, run)
@@ -502,11 +502,11 @@ class SimulatedBackend:
         self._pace.cap(command.node, command.watts)
         rows = list(self._runs) if self._health is None else self._health.rows_on(command.node)
         for row in rows:
-            run = self._runs[row]
-            if run.phase == _WORKING and command.node in run.allocation.nodes:
+            run = self._run_of(row)
+            if run is not None and run.phase == WORKING and command.node in run.allocation.nodes:
                 self._change_pace(now_ms, run)
 
-    def _change_pace(self, now_ms: int, run: _Run) -> None:
+    def _change_pace(self, now_ms: int, run: Run) -> None:
         ppm = self._pace.ppm(run.truth, run.allocation)
         if ppm != (REFERENCE_PPM if run.progress is None else run.progress.ppm):
             self._await_end(run, self._progress_of(run).change_pace(now_ms, ppm))
@@ -534,23 +534,23 @@ class SimulatedBackend:
             if node in run.allocation.nodes:
                 self._progress_of(run).fall_back()
 
-    def _victims(self, outage: Outage) -> list[_Run]:
+    def _victims(self, outage: Outage) -> list[Run]:
         """The runs that an outage hits, by job id."""
         assert self._health is not None
-        runs = [self._runs[row] for row in self._health.rows_on(outage.node)]
+        runs = [run for row in self._health.rows_on(outage.node) if (run := self._run_of(row)) is not None]
         if outage.device is not None:
             device = self._health.device_index(outage.node, outage.device)
             runs = [run for run in runs if _holds_device(run, device)]
         return sorted(runs, key=lambda run: run.job)
 
-    def _fail(self, now_ms: int, run: _Run, cause: StopCause) -> None:
+    def _fail(self, now_ms: int, run: Run, cause: StopCause) -> None:
         progress = self._progress_of(run)
         self._interrupt(now_ms, run, progress)
         progress.fall_back()
         self._leave(now_ms, run, cause)
 
 
-def _holds_device(run: _Run, device: int) -> bool:
+def _holds_device(run: Run, device: int) -> bool:
     return device in run.allocation.devices or (run.target is not None and device in run.target.devices)
 
 

@@ -21,18 +21,18 @@ from clearway.sim.workload import TraceJob
 
 
 class Pace:
-    """Speeds in millionths of the reference speed, on one cluster."""
+    """Speeds in millionths of the reference speed, on one cluster. is_plain: all its devices run at that speed now."""
 
     __slots__ = (
         "_cache",
         "_caps_ppm",
         "_device_kind",
-        "_is_plain",
         "_is_uniform",
         "_kinds",
         "_links",
         "_nodes",
         "_speeds",
+        "is_plain",
     )
 
     def __init__(self, cluster: ClusterSpec, speeds: SpeedModel | None) -> None:
@@ -44,7 +44,7 @@ class Pace:
             np.array(kinds, dtype=np.int64), np.array([group.count for group in groups], dtype=np.int64)
         )
         self._links = dict(cluster.links)
-        self._is_plain = self._is_uniform = all(speed == 1.0 for _, speed in codes) and not self._links
+        self.is_plain = self._is_uniform = all(speed == 1.0 for _, speed in codes) and not self._links
         self._nodes = cluster.nodes
         self._caps_ppm: dict[int, int] = {}
         self._speeds = SpeedModel() if speeds is None else speeds
@@ -57,7 +57,7 @@ class Pace:
             groups = self._nodes[node].groups
             speeds = [capped_speed_ppm(group.watts_max, watts) for group in groups]
             self._caps_ppm[node] = min(speeds, default=WHOLE_PPM)
-        self._is_plain = self._is_uniform and not self._caps_ppm
+        self.is_plain = self._is_uniform and not self._caps_ppm
 
     def _slowed(self, ppm: int, allocation: Allocation) -> int:
         """A speed under the lowest cap among the nodes of an allocation."""
@@ -67,7 +67,7 @@ class Pace:
     def ppm(self, job: TraceJob, allocation: Allocation) -> int:
         """Speed of `job` on `allocation`; at least 1."""
         elastic = job.spec.elastic
-        if self._is_plain and not job.profile and (elastic is None or allocation.replicas == job.spec.replicas):
+        if self.is_plain and not job.profile and (elastic is None or allocation.replicas == job.spec.replicas):
             return REFERENCE_PPM
         growth = 1.0
         if elastic is not None:

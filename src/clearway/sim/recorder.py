@@ -108,6 +108,30 @@ class Recorder:
         self._held_since[row] = now_ms
         self._held_now[row] = milli
 
+    def began_simply(self, row: int, now_ms: int) -> None:
+        """A waiting job was given all that it asked for, and all its replicas run: `took` and `started` in one."""
+        milli = self._milli[row]
+        self.pending_jobs -= 1
+        self.pending_milli -= milli
+        self.running_jobs += 1
+        self.allocated_milli += milli
+        self._held_since[row] = now_ms
+        self._held_now[row] = milli
+        self.started(row, now_ms)
+
+    def ended_simply(self, row: int, now_ms: int, outcome: Outcome) -> None:
+        """The job ended after one run that was all useful: `finished`, in one step."""
+        held = self._held_now[row]
+        useful = held * (now_ms - self._held_since[row])
+        self._held[row] += useful
+        self._held_now[row] = 0
+        self.allocated_milli -= held
+        self.running_jobs -= 1
+        self.useful_milli_ms += useful
+        self._end[row] = now_ms
+        self._outcome[row] = _CODE_COMPLETED if outcome is _COMPLETED else _CODE_OF_OUTCOME[outcome.value]
+        self.ended += 1
+
     def holds(self, row: int, now_ms: int, milli: int) -> None:
         """A job's devices changed to `milli` thousandths in all."""
         held = self._held_now[row]

@@ -174,6 +174,7 @@ class _Twin:
         decision_log: Callable[[str], None] | None,
     ) -> None:
         self.kernel = kernel
+        self.handle = kernel.handle
         self.jobs = workload.jobs
         self.cluster = cluster
         self.recorder = Recorder(
@@ -267,24 +268,26 @@ class _Twin:
         """Hand the events over, and have the commands carried out."""
         count = len(events)
         event = events[0] if count == 1 else Batch(now_ms, tuple(events))
-        commands = self.kernel.handle(event)
+        commands = self.handle(event)
         self.events += count
         self.cycles += 1
         if commands:
             self.digest.add(now_ms, commands)
-            perform = self.backend.perform
+            backend = self.backend
             for command in commands:
                 if type(command) is WakeAt:
                     self.timer_ms = max(command.at_ms, now_ms)
                 else:
                     self.idle_timers = 0
-                    perform(now_ms, command)  # type: ignore[arg-type]
-            self.backend.let_starts_wait(may_wait=self.kernel_is_at_rest())
+                    backend.perform(now_ms, command)  # type: ignore[arg-type]
+            if backend.has_news:
+                backend.let_starts_wait(may_wait=self.kernel_is_at_rest())
             if self.decision_log is not None:
                 for command in commands:
                     self.decision_log(render_decision(now_ms, command))
-        for checker in self.checkers:
-            checker.watch(event, commands)
+        if self.checkers:
+            for checker in self.checkers:
+                checker.watch(event, commands)
 
     # --- single events --------------------------------------------------------------------------------------------
 
