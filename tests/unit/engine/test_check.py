@@ -190,3 +190,17 @@ def test_a_refused_plan_leaves_no_trace_in_the_checker():
     checker = Checker(state)
     assert checker.check_plan(Plan(state.version, (move, start([0], [1])))) != ()
     assert checker.check_plan(Plan(state.version, (move,))) == ()
+
+
+def test_several_good_starts_leave_no_trace_in_the_checker():
+    state = make_world({"devices": 2, "replicas": 2}, {}, {"devices": 0, "cpu_milli": 8_000})
+    checker = Checker(state)
+    moves = (start([0, 1], [0, 1, 4, 5]), start([0], [2], job=2), start([1], [], job=3))
+    for _ in range(2):
+        assert checker.check_plan(Plan(state.version, moves)) == ()
+
+
+def test_the_one_bad_start_of_several_is_named():
+    state = make_world({}, {"devices": 2}, {})
+    found = notes(state, start([0], [0]), start([0], [0, 1], job=2), start([1], [4], job=3))
+    assert found == "job 2: a device has another owner"
