@@ -2,12 +2,13 @@
 
 import gc
 import weakref
+from dataclasses import replace
 
 import pytest
 
 from clearway.engine.policy import RuntimeSource
 from clearway.kernel import Kernel
-from clearway.model.cluster import ClusterSpec, DeviceGroup, NodeSpec, QueueSpec, TenantSpec
+from clearway.model.cluster import ClusterSpec, DeviceGroup, LinkSpec, NodeSpec, QueueSpec, TenantSpec
 from clearway.model.commands import WakeAt
 from clearway.model.errors import InternalError
 from clearway.model.events import (
@@ -390,3 +391,15 @@ def test_what_a_run_leaves_behind_stays_young_for_the_collector():
     del kernel
     gc.collect(1)  # objects that were frozen would count as old, and old ones are hardly ever looked at
     assert state() is None
+
+
+def test_links_of_the_cluster_are_told_to_the_kernel_and_slow_a_gang_that_spans_it():
+    """4.29 GB each way through 4.29 GB/s take a second beside a second of work."""
+    links = (
+        ("leaf", LinkSpec(bandwidth_gbps=1e6, latency_us=0)),
+        ("site", LinkSpec(bandwidth_gbps=4.295, latency_us=0)),
+    )
+    kernel = Kernel(named_policy("easy"))
+    result = run(kernel, make_trace_job(run_ms=10_000, replicas=2), cluster=replace(make_cluster(2, 1), links=links))
+    assert kernel.state.link_speeds == dict(links)
+    assert int(result.jobs.end_ms[0] - result.jobs.start_ms[0]) == pytest.approx(20_000, rel=0.01)
