@@ -8,6 +8,7 @@ from clearway.bootstrap.kubernetes import Pods
 from clearway.engine.policy import Backfill, Placement, Policy, Preemption, PreemptMode
 from clearway.live.clock import SystemClock
 from clearway.live.controller import Controller
+from clearway.live.settings import ControlSettings
 from clearway.policies.orders import Fifo
 
 POLICY = Policy(
@@ -26,7 +27,9 @@ class Scheduling:
         self.store = open_store(f"sqlite:///{database}")
         self.pods = Pods(KubernetesConfig(kubeconfig=str(kubeconfig)), queues)
         kernel = self.pods.make_kernel(policy)
-        self.control = Controller(kernel, self.pods.backend, self.store, SystemClock(), queues=queues, tenants=tenants)
+        settings = ControlSettings(paces_starts=False)  # as `clearway up --backend kubernetes`
+        known = {"queues": queues, "tenants": tenants, "settings": settings}
+        self.control = Controller(kernel, self.pods.backend, self.store, SystemClock(), **known)
         self.failure = None
         self.control.start()
         self._thread = threading.Thread(target=self._run)
