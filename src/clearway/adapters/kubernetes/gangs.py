@@ -145,12 +145,16 @@ def elastic_range(pod: PodFacts) -> tuple[int, int] | None:
     text = dict(pod.annotations).get(ELASTIC)
     if text is None:
         return None
-    least, dash, most = (part.strip() for part in text.partition("-"))
-    if not dash or not (least.isdecimal() and most.isdecimal() and 1 <= int(least) <= int(most) <= REPLICAS_MAX):
+    least, _, most = text.partition("-")
+    try:
+        found = parse_count(least), parse_count(most)
+    except ParseError:
+        found = 0, 0
+    if not 1 <= found[0] <= found[1] <= REPLICAS_MAX:
         raise UnreadableError(f"pod {pod.name!r}: {ELASTIC}: expected a range such as 2-8, found {text!r}")
     if pod.owner is None or (pod.owner.api_version, pod.owner.kind) != ("batch/v1", "Job"):
         raise UnreadableError(f"pod {pod.name!r}: {ELASTIC}: expected a pod of an indexed Job, found another")
-    return int(least), int(most)
+    return found
 
 
 def gang_size(data: Mapping[str, Any]) -> int:

@@ -37,7 +37,7 @@ from clearway.adapters.kubernetes.shares import (
 )
 from clearway.model.units import DEVICES_PER_MODEL_MAX, MIB
 from clearway.wire.problems import ParseError
-from clearway.wire.units import parse_kubernetes_cpu, parse_kubernetes_memory
+from clearway.wire.units import AMOUNT_MAX, parse_kubernetes_cpu, parse_kubernetes_memory
 
 Json = Mapping[str, Any]
 
@@ -209,7 +209,8 @@ def _parse_quantity(name: str, text: Any) -> int:
 
 
 def sum_requests(spec: Json) -> dict[str, int]:
-    """What a pod asks of its node, one pod of room included. Raises ParseError."""
+    """What a pod asks of its node, one pod of room included; at most AMOUNT_MAX, which no node has. Raises
+    ParseError."""
     running: dict[str, int] = {}
     for container in spec["containers"]:
         _add(running, _requests_of(container))
@@ -227,7 +228,7 @@ def sum_requests(spec: Json) -> dict[str, int]:
     running.update(whole)
     _add(running, dict(parse_amounts(spec.get("overhead") or {})))
     running[PODS] = 1
-    return running
+    return {name: min(amount, AMOUNT_MAX) for name, amount in running.items()}
 
 
 def _requests_of(container: Json) -> dict[str, int]:

@@ -16,7 +16,7 @@ from clearway.adapters.kubernetes.facts import NodeFacts, PodFacts, Share, Share
 from clearway.adapters.kubernetes.placement import HAMI
 from clearway.model.units import MIB, MILLI
 from clearway.wire.problems import ParseError
-from clearway.wire.units import parse_kubernetes_memory
+from clearway.wire.units import AMOUNT_MAX, parse_kubernetes_memory
 
 Json = Mapping[str, Any]
 
@@ -58,7 +58,7 @@ def parse_share(containers: Sequence[Mapping[str, int]], annotations: Mapping[st
 
 def _parse_kai(annotations: Mapping[str, str]) -> Share:
     if MEMORY in annotations:
-        return Share(KAI, memory_bytes=parse_kubernetes_memory(annotations[MEMORY]) * MIB)
+        return Share(KAI, memory_bytes=_from_mib(parse_kubernetes_memory(annotations[MEMORY])))
     text = annotations.get(FRACTION, "")
     try:
         milli = round(float(text) * MILLI)
@@ -73,9 +73,13 @@ def _parse_hami(asked: Mapping[str, int]) -> Share:
     """Without memory, HAMi gives all of it, and then nobody else has a part."""
     cores, percentage = min(asked.get(HAMI_CORES, 0), HUNDRED), min(asked.get(HAMI_PERCENTAGE, 0), HUNDRED)
     if memory := asked.get(HAMI_MEMORY, 0):
-        return Share(HAMI, milli=cores * 10, memory_bytes=memory * MIB, cores=cores)
+        return Share(HAMI, milli=cores * 10, memory_bytes=_from_mib(memory), cores=cores)
     milli = max(percentage, cores) * 10 if percentage else MILLI
     return Share(HAMI, milli=milli, cores=cores, percentage=percentage or HUNDRED)
+
+
+def _from_mib(amount: int) -> int:
+    return min(amount * MIB, AMOUNT_MAX)
 
 
 def find_share_fault(share: Share, devices: int, containers: Sequence[Mapping[str, int]], annotations: Json) -> str:

@@ -152,7 +152,6 @@ class Volumes:
                 found.add((provisioner, f"{pod.namespace}/{name}"))
         return found
 
-    #
     def _places_of_claim(self, key: Key) -> tuple[Term, ...]:
         claim = self._claims.get(key)
         if claim is None:

@@ -10,6 +10,7 @@ from clearway.adapters.kubernetes.facts import Expression, Owner, PodPhase, PodT
 from clearway.adapters.kubernetes.parse import parse_node, parse_pod, sum_requests
 from clearway.adapters.kubernetes.parse_company import PREFERRED, REQUIRED
 from clearway.model.units import GIB, MIB
+from clearway.wire.units import AMOUNT_MAX
 from support.kubernetes import GPU_NODE, JOB_POD, make_node, make_pod
 
 CONFIG = KubernetesConfig()
@@ -68,6 +69,10 @@ def test_sidecars_count_with_the_containers_and_with_later_init_containers():
 def test_overhead_is_added_and_requests_of_the_whole_pod_stand_instead():
     spec = {"containers": [container("2")], "overhead": {"cpu": "250m"}, "resources": {"requests": {"cpu": "3"}}}
     assert sum_requests(spec)["cpu"] == 3_250
+
+
+def test_containers_that_ask_more_together_than_can_be_counted_ask_what_no_node_has():
+    assert sum_requests({"containers": [{"resources": {"requests": {"memory": "1E"}}}] * 20})["memory"] == AMOUNT_MAX
 
 
 def test_limits_count_where_no_request_is_stated():

@@ -13,6 +13,7 @@ from clearway.model.cluster import DeviceGroup
 from clearway.model.events import DeviceDown, NodeAdded
 from clearway.model.ids import JobId, NodeName
 from clearway.model.units import MIB
+from clearway.wire.units import AMOUNT_MAX
 from support.kubernetes import make_node, make_pod
 
 CONFIG = KubernetesConfig()
@@ -111,6 +112,11 @@ def test_hami_s_words_are_shares_of_compute_and_memory(hami, asked, share_milli,
     request = arrive(hami, hami_pod(**asked))
     assert (request.devices, request.share_milli, request.device_memory_bytes) == (1, share_milli, memory_mib * MIB)
     assert request.node_labels[0] in hami.nodes.specs()[0].labels
+
+
+def test_share_of_more_memory_than_there_is_anywhere_is_a_request_that_no_device_meets(hami):
+    request = arrive(hami, hami_pod(gpumem="1E", gpucores=50))
+    assert request.device_memory_bytes == AMOUNT_MAX
 
 
 def test_pod_with_a_share_is_bound_with_what_hami_s_plugin_must_know(hami):
