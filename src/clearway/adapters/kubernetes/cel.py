@@ -22,6 +22,21 @@ Node = Callable[[Scope], Any]
 DEPTH_MAX: Final = 50
 """Of nested parts: no selector that a person wrote is as deep, and deeper ones would end the stack."""
 
+TOKENS_MAX: Final = 1_000
+"""Of one selector. Chains (`a || b || ...`) are evaluated one part within the other, and may not end the stack."""
+
+LIST_MAX: Final = 1_000
+"""Values in a list, those of lists within it counted each time: two lists may be compared in each part of a text."""
+
+DIGITS_MAX: Final = 18
+"""Of a number: it must fit a signed 64-bit integer."""
+
+SHOWN_MAX: Final = 300
+"""Characters of a selector in a message: what is wrong with it stands behind it."""
+
+VERSION_CHARACTERS_MAX: Final = 64
+"""As the API limits attributes."""
+
 COMPILED_MAX: Final = 1_000
 
 TOKEN: Final = re.compile(
@@ -61,6 +76,8 @@ class EvaluationError(Exception):
 
 def parse_version(text: str) -> Version:
     """Raises EvaluationError."""
+    if len(text) > VERSION_CHARACTERS_MAX:
+        raise EvaluationError(f"expected a version of at most {VERSION_CHARACTERS_MAX} characters")
     found = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)(?:-([\w.-]+))?(?:\+[\w.-]+)?", text)
     if found is None:
         raise EvaluationError(f"{text!r} is no semantic version")
@@ -100,17 +117,23 @@ class _Parser:
         self._depth = 0
 
     def _split(self) -> Iterator[tuple[str, str]]:
-        place, end = 0, len(self._text.rstrip())
+        place, end, count = 0, len(self._text.rstrip()), 0
         while place < end:
             found = TOKEN.match(self._text, place)
             if found is None:
                 raise self._refuse(self._text[place : place + 20])
             place = found.end()
             kind = found.lastgroup or ""
+            count += 1
+            if count > TOKENS_MAX:
+                raise self._refuse(f"more than {TOKENS_MAX} words")
+            if kind == "number" and len(found.group(kind)) > DIGITS_MAX:
+                raise self._refuse("so large a number")
             yield kind, found.group(kind)
 
     def _refuse(self, what: str) -> UnsupportedError:
-        return UnsupportedError(f"the selector {self._text!r} (CEL), of which Clearway does not evaluate {what!r}")
+        text = self._text if len(self._text) <= SHOWN_MAX else self._text[:SHOWN_MAX] + "..."
+        return UnsupportedError(f"the selector {text!r} (CEL), of which Clearway does not evaluate {what!r}")
 
     def parse(self) -> Node:
         node = self._or()
@@ -309,7 +332,7 @@ def _is_in(one: Any, many: Any) -> bool:
     if isinstance(many, list):
         return any(_is_equal(one, other) for other in many)
     if isinstance(many, Mapping):
-        return one in many
+        return isinstance(one, str) and one in many
     raise EvaluationError("expected a list or a map")
 
 
@@ -338,7 +361,21 @@ def _as_version(value: Any) -> Version:
 
 
 def _list(nodes: list[Node]) -> Node:
-    return lambda scope: [node(scope) for node in nodes]
+    def make(scope: Scope) -> list[Any]:
+        values = [node(scope) for node in nodes]
+        _count(values)
+        return values
+
+    return make
+
+
+def _count(values: list[Any], before: int = 0) -> int:
+    """Values in a list and in those within it, and some before. Raises EvaluationError where they are too many."""
+    for value in values:
+        before = _count(value, before + 1) if isinstance(value, list) else before + 1
+        if before > LIST_MAX:
+            raise EvaluationError(f"expected a list of at most {LIST_MAX} values")
+    return before
 
 
 def _lookup(scope: Scope, name: str) -> Any:
@@ -367,6 +404,8 @@ def _select(node: Node, name: str) -> Node:
 
 
 def _find(value: Any, key: Any) -> Any:
+    if not isinstance(key, str):
+        raise EvaluationError("expected a text as the key")
     if isinstance(value, Device):
         if key == "driver":
             return value.driver

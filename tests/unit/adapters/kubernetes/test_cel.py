@@ -48,6 +48,12 @@ def test_device_is_chosen(text):
         'device.capacity["gpu.example.com"].memory.compareTo(quantity("no")) >= 0',
         'device.attributes["gpu.example.com"].index == true',
         "nobody == 1",
+        "device.attributes[[1]] == 1",
+        'device.attributes["gpu.example.com"][[1]] == 1',
+        '[1] in device.attributes["gpu.example.com"]',
+        f'semver("{"1" * 5_000}.0.0").major() == 1',
+        "cel.bind(a, [1, 2, 3, 4], cel.bind(b, [a, a, a, a], cel.bind(c, [b, b, b, b], cel.bind(d, [c, c, c, c], "
+        "cel.bind(e, [d, d, d, d], e == e)))))",
     ],
 )
 def test_device_is_not_chosen_where_the_selector_is_false_or_an_error(text):
@@ -64,6 +70,9 @@ def test_device_is_not_chosen_where_the_selector_is_false_or_an_error(text):
         "device.driver ==",
         "(" * 200 + "true" + ")" * 200,
         "!" * 5_000 + "true",
+        " || ".join(["false"] * 2_000),
+        "device" + ".a" * 4_000,
+        "1" * 5_000 + " == 1",
         "cel.block([1], 2)",
         "true ? true : false",
         "",
@@ -72,3 +81,15 @@ def test_device_is_not_chosen_where_the_selector_is_false_or_an_error(text):
 def test_what_is_beyond_is_refused_and_named(text):
     with pytest.raises(UnsupportedError, match="CEL"):
         compile_selector(text)
+
+
+def test_longest_chains_that_are_taken_are_evaluated():
+    assert compile_selector(" || ".join(["false"] * 499 + ["true"]))(DEVICE)
+    assert not compile_selector("device" + ".a" * 499)(DEVICE)
+
+
+def test_refusal_of_a_long_selector_is_short_enough_for_a_pod_s_condition():
+    with pytest.raises(UnsupportedError) as caught:
+        compile_selector(" || ".join(["false"] * 2_000))
+    assert len(str(caught.value)) < 500
+    assert "more than 1000 words" in str(caught.value)
