@@ -9,6 +9,7 @@ and `gang_size` reads it. Every other pod is a job of its own.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import quote
 
 from clearway.adapters.kubernetes.errors import UnreadableError
 from clearway.adapters.kubernetes.facts import PodFacts
@@ -68,13 +69,14 @@ class Source:
 
     @property
     def path(self) -> str:
-        """Its path in the API; "" for a kind that says nothing about gangs."""
+        """Its path in the API; "" for a kind that says nothing about gangs. The API server does not look what names
+        owners and annotations have."""
         group, _, version = self.api_version.rpartition("/")
         plural = PLURALS.get((group, self.kind))
         if plural is None:
             return ""
         root = f"/apis/{group}/{version}" if group else f"/api/{version}"
-        return f"{root}/namespaces/{self.namespace}/{plural}/{self.name}"
+        return f"{root}/namespaces/{self.namespace}/{plural}/{quote(self.name, safe='')}"
 
 
 @dataclass(frozen=True, slots=True)

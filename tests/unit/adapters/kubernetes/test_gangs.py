@@ -4,7 +4,7 @@ import pytest
 
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.errors import UnreadableError
-from clearway.adapters.kubernetes.gangs import REPLICAS_MAX, gang_size, group_of
+from clearway.adapters.kubernetes.gangs import REPLICAS_MAX, Source, gang_size, group_of
 from clearway.adapters.kubernetes.parse import parse_pod
 from support.kubernetes import JOB, make_job_object, make_pod
 
@@ -82,6 +82,11 @@ def test_group_whose_size_another_object_says(more, path):
 def test_gang_of_no_sensible_size_is_unreadable(size):
     with pytest.raises(UnreadableError, match="gang-size"):
         group(annotations={"clearway.io/gang": "g", "clearway.io/gang-size": size})
+
+
+def test_name_that_is_none_leads_to_no_other_path():
+    source = Source("batch/v1", "Job", "a", "x/../../b/jobs/y?z")
+    assert source.path == "/apis/batch/v1/namespaces/a/jobs/x%2F..%2F..%2Fb%2Fjobs%2Fy%3Fz"
 
 
 def test_gang_without_a_size_is_unreadable():
