@@ -186,10 +186,6 @@ class Recorder:
         self.useful_milli_ms += useful_milli_ms
         self._lost[row] += lost_milli_ms
 
-    def has_ended(self, row: int) -> bool:
-        """Whether the job is over."""
-        return self._outcome[row] != _NOT_ENDED
-
     # --- the cluster over time ------------------------------------------------------------------------------------
 
     def capacity(self, now_ms: int, milli: int) -> None:

@@ -96,7 +96,7 @@ def parse_node(data: Json, config: KubernetesConfig) -> NodeFacts:
             else parse_mib(labels.get("nvidia.com/gpu.memory", "")),
             shared=shared,
         )
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError, ParseError) as error:
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError, ParseError) as error:
         raise _unreadable("node", data, error) from error
 
 
@@ -159,7 +159,7 @@ def _parse_pod(data: Json, config: KubernetesConfig) -> PodFacts:
         annotations=_find_said(annotations),
         created=metadata.get("creationTimestamp") or "",
         pod_group=(spec.get("schedulingGroup") or {}).get("podGroupName") or "",
-        grace_ms=1_000 * int(spec.get("terminationGracePeriodSeconds") or 0),
+        grace_ms=min(1_000 * int(spec.get("terminationGracePeriodSeconds") or 0), AMOUNT_MAX),
         exit_code=_parse_exit_code(status),
         index=_parse_index(labels, annotations),
         is_leaving=metadata.get("deletionTimestamp") is not None,
@@ -173,7 +173,7 @@ def _parse_pod(data: Json, config: KubernetesConfig) -> PodFacts:
         claim_sources=tuple(sorted(str(one) for one in map(_claim_source, spec.get("resourceClaims") or ()))),
         share=share,
         device_spread=tuple(one.get(GPU, 0) for one in each) if device == GPU else (),
-        held=find_held(annotations),
+        held=find_held(annotations)[: devices.get(GPU, 0)],  # anybody can write annotations
         generation=int(metadata.get("generation") or 0),
         unsupported=(*_find_unsupported(devices), *unsupported),
     )
@@ -248,7 +248,7 @@ def _raise_to(total: dict[str, int], least: Mapping[str, int]) -> None:
 
 def parse_mib(text: str) -> int:
     """MiB as a label says it, in bytes; 0 for what is no number."""
-    return int(text) * MIB if text.isdecimal() else 0
+    return min(int(text) * MIB, AMOUNT_MAX) if text.isdecimal() else 0
 
 
 # --- where it may lie -------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 
 from clearway.adapters.kubernetes.claims import KINDS
 from clearway.adapters.kubernetes.config import KubernetesConfig
-from clearway.adapters.kubernetes.convoys import gang_key, is_mixed, part_key, part_sizes
+from clearway.adapters.kubernetes.convoys import PARTS_MAX, gang_key, is_mixed, part_key, part_sizes
 from clearway.adapters.kubernetes.errors import UnreadableError
 from clearway.adapters.kubernetes.facts import PodFacts
 from clearway.adapters.kubernetes.gangs import Group, Source, group_of, single_of
@@ -206,9 +206,13 @@ class Sightings:
                 self._enter(uid, single_of(self.pods[uid]))
 
     def _split(self, bundle: Bundle, pods: Sequence[PodFacts]) -> list[Bundle]:
-        """Make a convoy of a gang with pods of several kinds; returns its parts."""
+        """Make a convoy of a gang with pods of several kinds; returns its parts, none where these are too many."""
         gang = bundle.group
-        sizes = self._convoys[gang.key] = part_sizes(gang, pods)
+        sizes = part_sizes(gang, pods)
+        if len(sizes) > PARTS_MAX:
+            self._refuse(bundle, pods, f"expected a gang with pods of at most {PARTS_MAX} kinds, found {len(sizes)}")
+            return []
+        self._convoys[gang.key] = sizes
         for uid in list(bundle.members):
             del bundle.members[uid]
             if uid in self.pods:

@@ -5,8 +5,8 @@ import pytest
 from clearway.adapters.kubernetes import nodes
 from clearway.adapters.kubernetes.book import NOT_WHOLE, Book
 from clearway.adapters.kubernetes.config import KubernetesConfig
-from clearway.adapters.kubernetes.convoys import PERMIT_MS, REST_FIRST_MS
-from clearway.adapters.kubernetes.gangs import gang_size
+from clearway.adapters.kubernetes.convoys import PARTS_MAX, PERMIT_MS, REST_FIRST_MS
+from clearway.adapters.kubernetes.gangs import GANG, GANG_SIZE, gang_size
 from clearway.adapters.kubernetes.parse import parse_node, parse_pod
 from clearway.adapters.kubernetes.placement import DEMAND_PREFIX
 from clearway.adapters.kubernetes.placing import NO_PLACE
@@ -185,6 +185,18 @@ def test_gang_of_unlike_cpus_is_given_the_most_that_any_asks():
     world.answer_sizes(make_job_object(2))
     (job,) = world.accept()
     assert (job.request.cpu_milli, job.request.memory_bytes) == (4_000, 8 << 30)
+
+
+def test_gang_with_pods_of_too_many_kinds_is_refused_and_said():
+    world = World(n1=8)
+    said = {GANG: "odd", GANG_SIZE: str(PARTS_MAX + 1)}
+    for number in range(PARTS_MAX + 1):
+        world.put(f"p{number}", annotations=said, nodeSelector={"zone": str(number)})
+    world.settle()
+    assert not world.book.take_arrivals()
+    assert {one.message for one in world.book.take_actions() if isinstance(one, Refuse)} == {
+        f"expected a gang with pods of at most {PARTS_MAX} kinds, found {PARTS_MAX + 1}"
+    }
 
 
 def make_convoy(world):

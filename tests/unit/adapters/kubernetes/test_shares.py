@@ -140,6 +140,15 @@ def test_device_of_which_hami_s_own_scheduler_gave_a_part_is_left_to_it(hami):
     assert [one.device for one in hami.settle(2) if isinstance(one, DeviceDown)] == [1]
 
 
+def test_pod_holds_no_more_devices_than_it_asks_whatever_its_annotations_say(hami):
+    said = {"hami.io/vgpu-devices-allocated": "GPU-a,NVIDIA,1,1:GPU-b,NVIDIA,1,1:;"}
+    for gpus in (0, 1):
+        data = make_pod(f"theirs{gpus}", gpus=gpus, node="n1", annotations=said)
+        data["spec"]["schedulerName"] = "default-scheduler"
+        hami.put_pod(parse_pod(data, CONFIG))
+        assert len([one for one in hami.settle(2) if isinstance(one, DeviceDown)]) == gpus
+
+
 def test_shares_of_several_devices_are_refused_and_said(hami):
     assert "of one device only" in said_to(hami, hami_pod(gpus=2, gpumem=3000))
 
