@@ -97,16 +97,16 @@ def find_share_fault(share: Share, devices: int, containers: Sequence[Mapping[st
 
 def parse_registered(annotations: Mapping[str, str]) -> tuple[SharedDevice, ...]:
     """The devices that HAMi's plugin says its node has: JSON, or `id,parts,MiB,cores,type,numa,healthy[,...]:` each.
-    Raises ValueError, KeyError."""
+    Raises LookupError, TypeError, ValueError, ArithmeticError, RecursionError."""
     text = annotations.get(REGISTERED, "").strip()
     if text.startswith("["):
         found = json.loads(text)
         return tuple(
-            SharedDevice(one["id"], int(one["devmem"]) * MIB, str(one["type"]), bool(one.get("health")))
+            SharedDevice(str(one["id"]), _from_mib(int(one["devmem"])), str(one["type"]), bool(one.get("health")))
             for one in found
         )
     rows = [row.split(",") for row in text.split(":") if "," in row]
-    return tuple(SharedDevice(row[0], int(row[2]) * MIB, row[4], row[6] == "true") for row in rows)
+    return tuple(SharedDevice(row[0], _from_mib(int(row[2])), row[4], row[6] == "true") for row in rows)
 
 
 def find_held(annotations: Mapping[str, str]) -> tuple[str, ...]:

@@ -174,3 +174,31 @@ def test_pod_that_was_read_before_is_read_anew_where_its_spec_or_words_changed_a
         data["spec"]["priority"] += 1
         assert parse_pod(data, CONFIG, later).priority == data["spec"]["priority"]
         later = parse_pod(data, CONFIG)
+
+
+def test_grace_beyond_all_numbers_fits_the_commands_that_say_it():
+    pod = make_pod("p")
+    pod["spec"]["terminationGracePeriodSeconds"] = (1 << 63) - 1
+    assert parse_pod(pod, CONFIG).grace_ms == AMOUNT_MAX
+
+
+@pytest.mark.parametrize("said", ["[" * 100_000, '[{"id": "a", "devmem": Infinity, "type": "t"}]', "[1]", "a,b:"])
+def test_node_on_which_hami_s_plugin_wrote_nonsense_is_unreadable(said):
+    node = make_node("n1")
+    node["metadata"]["annotations"] = {"hami.io/node-nvidia-register": said}
+    with pytest.raises(UnreadableError, match="n1"):
+        parse_node(node, CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("labels", "registered"),
+    [
+        ({"nvidia.com/gpu.memory": "9" * 63}, ""),
+        ({}, f"a,1,{'9' * 40},100,t,0,true:"),
+        ({}, '[{"id": {}, "devmem": %s, "type": "t", "health": true}]' % ("9" * 40)),
+    ],
+)
+def test_memory_of_devices_beyond_all_numbers_can_be_counted(labels, registered):
+    node = make_node("n1", labels=labels)
+    node["metadata"]["annotations"] = {"hami.io/node-nvidia-register": registered}
+    assert parse_node(node, CONFIG).device_memory_bytes == AMOUNT_MAX
