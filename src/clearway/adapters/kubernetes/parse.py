@@ -173,7 +173,7 @@ def _parse_pod(data: Json, config: KubernetesConfig) -> PodFacts:
         claim_sources=tuple(sorted(str(one) for one in map(_claim_source, spec.get("resourceClaims") or ()))),
         share=share,
         device_spread=tuple(one.get(GPU, 0) for one in each) if device == GPU else (),
-        held=find_held(annotations),
+        held=find_held(annotations)[: devices.get(GPU, 0)],  # anybody can write annotations
         generation=int(metadata.get("generation") or 0),
         unsupported=(*_find_unsupported(devices), *unsupported),
     )
