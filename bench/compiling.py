@@ -15,7 +15,7 @@ from bench.worlds import equal_jobs, fill, make_kernel, mixed_jobs, start_all, s
 from clearway.engine.cycle import make_weights
 from clearway.engine.gang import place_entry
 from clearway.engine.policy import Placement
-from clearway.engine.tables import LEVEL_SITE, POOL_FREE, POOL_NODE
+from clearway.engine.tables import LEVEL_SITE, NONE, POOL_FREE, POOL_NODE
 from clearway.kernel import Kernel
 from clearway.model.events import Batch, JobFinished
 from clearway.model.jobs import Outcome
@@ -79,7 +79,7 @@ def _by_loop(kernel: Kernel) -> Callable[[], int]:
     nodes, devices = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
 
     def choose() -> int:
-        place_entry(0, LEVEL_SITE, FOREVER_MS, weights, nodes, devices, kernel.state.door)
+        place_entry(0, LEVEL_SITE, NONE, FOREVER_MS, weights, nodes, devices, kernel.state.door)
         return int(nodes[0])
 
     return choose

@@ -448,21 +448,54 @@ def can_name_by_capacity(box: Box, cls: int, weights: np.ndarray) -> bool:
 
 
 @compiled_inside
+def name_in_level(
+    box: Box,
+    cls: int,
+    level: int,
+    end_ms: int,
+    weights: np.ndarray,
+    model: int,
+    at_nodes: np.ndarray,
+    at_devices: np.ndarray,
+) -> bool:
+    """Name a gang in the smallest domain of one level that holds it, by the capacities in the work space; they are as
+    before where that fails."""
+    replicas = len(at_nodes)
+    domain = smallest_domain(box, replicas, level)
+    if domain == NONE:
+        return False
+    if can_name_by_capacity(box, cls, weights):
+        keep_domain(box, level, domain)
+        name_by_capacity(box, cls, replicas, at_nodes, at_devices)
+        return True
+    if box.classes[CLASS_SOCIAL, cls] == 0:
+        return name_one_by_one(box, cls, end_ms, weights, model, level, domain, at_nodes, at_devices)
+    if name_among_neighbours(box, cls, end_ms, weights, model, level, domain, at_nodes, at_devices):
+        return True
+    fill_capacity(box, cls, end_ms, replicas, model)  # the domains that were tried have none left
+    return False
+
+
+@compiled_inside
 def place_gang_on(
     box: Box,
     cls: int,
     widest: int,
+    preferred: int,
     end_ms: int,
     weights: np.ndarray,
     model: int,
     at_nodes: np.ndarray,
     at_devices: np.ndarray,
 ) -> int:
-    """Name a gang on devices of one model (NONE = any mixture), in the smallest domain that holds it."""
+    """Name a gang on devices of one model (NONE = any mixture): in a domain of the level that it prefers, where it
+    prefers one, else in the smallest domain that holds it."""
     replicas = len(at_nodes)
     total = fill_capacity(box, cls, end_ms, replicas, model)
     if total < replicas:
         return REASON_FRAGMENTATION if box.meta[META_RESERVATIONS] == 0 else REASON_RESERVED
+    if preferred != NONE and name_in_level(box, cls, preferred, end_ms, weights, model, at_nodes, at_devices):
+        return PLACED
     narrowest = LEVEL_NODE if weights[WEIGHT_TOPOLOGY] != 0.0 else widest
     for step in range(LEVEL_NODE, LEVEL_SITE + 2):
         level = level_of_step(step)
@@ -470,25 +503,23 @@ def place_gang_on(
             continue
         if not is_level_used(box, level, widest) or (level == LEVEL_NVLINK and narrowest > LEVEL_NODE):
             continue
-        domain = smallest_domain(box, replicas, level)
-        if domain == NONE:
+        if level == preferred:
             continue
-        if can_name_by_capacity(box, cls, weights):
-            keep_domain(box, level, domain)
-            name_by_capacity(box, cls, replicas, at_nodes, at_devices)
-            return PLACED
-        if box.classes[CLASS_SOCIAL, cls] == 1:
-            if name_among_neighbours(box, cls, end_ms, weights, model, level, domain, at_nodes, at_devices):
-                return PLACED
-            fill_capacity(box, cls, end_ms, replicas, model)  # the domains that were tried have none left
-        elif name_one_by_one(box, cls, end_ms, weights, model, level, domain, at_nodes, at_devices):
+        if name_in_level(box, cls, level, end_ms, weights, model, at_nodes, at_devices):
             return PLACED
     return REASON_TOPOLOGY if widest < LEVEL_SITE else REASON_FRAGMENTATION
 
 
 @compiled_inside
 def place_gang(
-    box: Box, cls: int, widest: int, end_ms: int, weights: np.ndarray, at_nodes: np.ndarray, at_devices: np.ndarray
+    box: Box,
+    cls: int,
+    widest: int,
+    preferred: int,
+    end_ms: int,
+    weights: np.ndarray,
+    at_nodes: np.ndarray,
+    at_devices: np.ndarray,
 ) -> int:
     """Name a gang, on one device model where one holds it whole: a mixed gang runs at the pace of its slowest."""
     models = box.meta[META_MODELS]
@@ -496,26 +527,34 @@ def place_gang(
         for model in range(models):
             if box.totals[model] == 0 or (box.classes[CLASS_MODELS, cls] >> model) & 1 == 0:
                 continue
-            if place_gang_on(box, cls, widest, end_ms, weights, model, at_nodes, at_devices) == PLACED:
+            if place_gang_on(box, cls, widest, preferred, end_ms, weights, model, at_nodes, at_devices) == PLACED:
                 return PLACED
-    return place_gang_on(box, cls, widest, end_ms, weights, NONE, at_nodes, at_devices)
+    return place_gang_on(box, cls, widest, preferred, end_ms, weights, NONE, at_nodes, at_devices)
 
 
 @compiled_inside
 def place(
-    box: Box, cls: int, widest: int, end_ms: int, weights: np.ndarray, at_nodes: np.ndarray, at_devices: np.ndarray
+    box: Box,
+    cls: int,
+    widest: int,
+    preferred: int,
+    end_ms: int,
+    weights: np.ndarray,
+    at_nodes: np.ndarray,
+    at_devices: np.ndarray,
 ) -> int:
     """Name nodes and devices for `len(at_nodes)` replicas of the class into `at_nodes` and `at_devices`.
 
     Returns PLACED, or the reason (see `reasons`) why it cannot start now. end_ms: when the job is expected to end; it
-    must leave every reservation that begins before then whole. Leaves the tables as they were.
+    must leave every reservation that begins before then whole. preferred: as JOB_PREFERRED.
+    Leaves the tables as they were.
     """
     replicas = len(at_nodes)
     needed = replicas * box.classes[CLASS_DEVICES, cls]
     if needed > 0 and box.classes[CLASS_SHARE, cls] == 1000 and free_devices_allowed(box, cls) < needed:
         return REASON_RESOURCES
     if replicas > 1:
-        reason = place_gang(box, cls, widest, end_ms, weights, at_nodes, at_devices)
+        reason = place_gang(box, cls, widest, preferred, end_ms, weights, at_nodes, at_devices)
         if reason != PLACED and box.classes[CLASS_SOCIAL, cls] == 1:
             return REASON_NEIGHBOURS if has_room_but_for_neighbours(box, cls, end_ms, replicas) else reason
         return reason
@@ -534,6 +573,7 @@ def place(
 def place_entry(
     cls: int,
     widest: int,
+    preferred: int,
     end_ms: int,
     weights: np.ndarray,
     at_nodes: np.ndarray,
@@ -541,4 +581,4 @@ def place_entry(
     door: Door,
 ) -> int:
     """`place`, called from Python as `place_entry(..., door)`."""
-    return place(open_box(door), cls, widest, end_ms, weights, at_nodes, at_devices)
+    return place(open_box(door), cls, widest, preferred, end_ms, weights, at_nodes, at_devices)

@@ -70,6 +70,7 @@ from clearway.engine.tables import (
     JOB_CLASS,
     JOB_END_MS,
     JOB_LIMIT_MS,
+    JOB_PREFERRED,
     JOB_START_MS,
     JOB_WATTS_MS,
     JOB_WIDEST,
@@ -220,8 +221,14 @@ def capacity_throughout(box: Box, cls: int, start_ms: int, end_ms: int, most: in
 
 
 @compiled_inside
-def choose_reserved_domain(box: Box, replicas: int, widest: int) -> bool:
-    """Keep in the work space only the smallest allowed domain that holds the gang; False if none does."""
+def choose_reserved_domain(box: Box, replicas: int, widest: int, preferred: int) -> bool:
+    """Keep in the work space only the domain of the preferred level, else the smallest allowed one, that holds the
+    gang; False if none does."""
+    if preferred != NONE:
+        domain = smallest_domain(box, replicas, preferred)
+        if domain != NONE:
+            keep_domain(box, preferred, domain)
+            return True
     for step in range(LEVEL_NODE, LEVEL_SITE + 2):
         level = level_of_step(step)
         if level > max(widest, LEVEL_NODE) or not is_level_used(box, level, widest):
@@ -378,7 +385,7 @@ def reserve(box: Box, row: int, replicas: int, now_ms: int, run_ms: int) -> bool
         holds = is_first_look and box.meta[META_RESERVATIONS] == 0
         if not holds and capacity_throughout(box, cls, start_ms, end_ms, replicas) < replicas:
             continue
-        if choose_reserved_domain(box, replicas, box.jobs[JOB_WIDEST, row]):
+        if choose_reserved_domain(box, replicas, box.jobs[JOB_WIDEST, row], box.jobs[JOB_PREFERRED, row]):
             write_reservation(box, row, replicas, start_ms, end_ms, free if is_first_look else free_in_work(box))
             return True
     return False
@@ -408,7 +415,7 @@ def stays(box: Box, replicas: int) -> bool:
         link = box.links[LINK_NEXT, link]
     if total_future_capacity(box, cls, replicas) < replicas:
         return False
-    if not choose_reserved_domain(box, replicas, box.jobs[JOB_WIDEST, row]):
+    if not choose_reserved_domain(box, replicas, box.jobs[JOB_WIDEST, row], box.jobs[JOB_PREFERRED, row]):
         return False
     choose_counts(box, replicas)
     for place in range(box.meta[META_FILLED]):

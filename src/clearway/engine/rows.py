@@ -42,6 +42,8 @@ from clearway.engine.tables import (
     JOB_WAIT_SINCE_MS,
     JOB_WHOLE,
     JOB_WIDEST,
+    LEVEL_NODE,
+    LEVEL_NVLINK,
     LEVELS,
     NONE,
     PHASE_FREE,
@@ -50,7 +52,7 @@ from clearway.engine.tables import (
     grow_table,
     make_table,
 )
-from clearway.model.jobs import DomainLevel, JobKind, JobSpec
+from clearway.model.jobs import DomainLevel, JobKind, JobSpec, Network
 from clearway.model.units import FOREVER_MS
 
 KINDS = tuple(JobKind)
@@ -111,6 +113,16 @@ def write_row(
     sort[SORT_ID, row] = job
 
 
+def preferred_level(network: Network) -> int:
+    """The level that a job prefers, NONE where it names none or one that is wider than it may span."""
+    level, widest = LEVEL_NUMBERS[network.preferred], LEVEL_NUMBERS[network.widest]
+    if not network.is_named and level <= LEVEL_NODE:
+        return NONE
+    if level > max(widest, LEVEL_NODE) or (level == LEVEL_NVLINK and widest == LEVEL_NODE):
+        return NONE
+    return level
+
+
 def make_form(spec: JobSpec) -> NDArray[np.int64]:
     """int64[JOB_COLUMNS]: what rows of jobs like this one have in common; by replica where it grows with these."""
     form = np.zeros(JOB_COLUMNS, dtype=np.int64)
@@ -118,7 +130,7 @@ def make_form(spec: JobSpec) -> NDArray[np.int64]:
     form[JOB_MILLI] = request.device_milli
     form[JOB_WHOLE] = 0 if request.is_fractional else request.devices
     form[JOB_WIDEST] = LEVEL_NUMBERS[spec.network.widest]
-    form[JOB_PREFERRED] = LEVEL_NUMBERS[spec.network.preferred]
+    form[JOB_PREFERRED] = preferred_level(spec.network)
     form[JOB_KIND] = KIND_NUMBERS[spec.kind]
     form[JOB_PREEMPTIBLE] = spec.preemptible and spec.requeue
     form[JOB_DEADLINE_MS] = or_forever(spec.deadline_ms)

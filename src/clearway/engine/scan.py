@@ -108,6 +108,7 @@ from clearway.engine.tables import (
     JOB_CLASS,
     JOB_END_MS,
     JOB_KIND,
+    JOB_PREFERRED,
     JOB_QUEUE,
     JOB_REASON,
     JOB_REPLICAS,
@@ -190,17 +191,18 @@ def place_some(
     """
     cls = box.jobs[JOB_CLASS, row]
     widest = box.jobs[JOB_WIDEST, row]
+    preferred = box.jobs[JOB_PREFERRED, row]
     needed = box.classes[CLASS_DEVICES, cls]
     now = settings[SET_NOW]
     end_ms = planned_end(box, row, now, replicas)
-    reason = place(box, cls, widest, end_ms, weights, nodes[:replicas], devices[: replicas * needed])
+    reason = place(box, cls, widest, preferred, end_ms, weights, nodes[:replicas], devices[: replicas * needed])
     least = box.jobs[JOB_REPLICAS_MIN, row]
     if reason == PLACED or settings[SET_ELASTIC] == 0 or least >= replicas:
         return reason, replicas
     end_ms = planned_end(box, row, now, least)
     fewer = min(fill_capacity(box, cls, end_ms, replicas, NONE), replicas - 1)
     while fewer >= least:
-        trial = place(box, cls, widest, end_ms, weights, nodes[:fewer], devices[: fewer * needed])
+        trial = place(box, cls, widest, preferred, end_ms, weights, nodes[:fewer], devices[: fewer * needed])
         if trial == PLACED:
             return PLACED, fewer
         fewer = least if fewer > least else least - 1

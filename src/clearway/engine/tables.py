@@ -114,7 +114,7 @@ JOB_START_MS: Final = 14  # of the current or last generation
 JOB_END_MS: Final = 15  # when planning expects its devices back
 JOB_GENERATION: Final = 16
 JOB_WIDEST: Final = 17  # level index, see LEVELS
-JOB_PREFERRED: Final = 18
+JOB_PREFERRED: Final = 18  # level index; NONE = the job names none within its widest
 JOB_HELD: Final = 19  # replicas that it holds now
 JOB_ATTAINED: Final = 20  # device-ms (whole devices) of all ended generations
 JOB_SAVED_MS: Final = 21  # reference run time that is safe

@@ -12,7 +12,7 @@ from clearway.engine.policy import FloatArray
 from clearway.engine.quota import queue_take, tenant_take
 from clearway.engine.reasons import PLACED
 from clearway.engine.state import ClusterState
-from clearway.engine.tables import JOB_CLASS, JOB_END_MS, JOB_QUEUE, JOB_START_MS, JOB_TENANT, JOB_WIDEST
+from clearway.engine.tables import JOB_CLASS, JOB_END_MS, JOB_PREFERRED, JOB_QUEUE, JOB_START_MS, JOB_TENANT, JOB_WIDEST
 from clearway.model.allocation import Allocation
 from clearway.model.units import FOREVER_MS
 
@@ -99,7 +99,7 @@ class Trial:
         needed = self.state.by_row[row].spec.request.devices
         nodes = np.zeros(replicas, dtype=np.int64)
         devices = np.zeros(replicas * needed, dtype=np.int64)
-        cls, widest = int(table[JOB_CLASS, row]), int(table[JOB_WIDEST, row])
-        if place_entry(cls, widest, FOREVER_MS, self.weights, nodes, devices, self.state.door) != PLACED:
+        cls, widest, preferred = table[(JOB_CLASS, JOB_WIDEST, JOB_PREFERRED), row].tolist()
+        if place_entry(cls, widest, preferred, FOREVER_MS, self.weights, nodes, devices, self.state.door) != PLACED:
             return None
         return Allocation(nodes, devices)

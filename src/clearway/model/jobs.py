@@ -99,13 +99,15 @@ class Request:
 class Network:
     """How close replicas must be.
 
-    widest: the widest domain that the gang may span (a hard limit). preferred: try to stay within it.
-    fabric: node label `fabric` that every node must carry, e.g. "infiniband"; empty = any.
+    widest: the widest domain that the gang may span (a hard limit). preferred: try to stay within it; a smaller domain
+    is not sought. fabric: node label `fabric` that every node must carry, e.g. "infiniband"; empty = any.
+    is_named: whether who submits it named `preferred`; a level wider than a node is always taken as named.
     """
 
     widest: DomainLevel = DomainLevel.SITE
     preferred: DomainLevel = DomainLevel.NODE
     fabric: str = ""
+    is_named: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -273,7 +273,8 @@ def _make_request(model: ResourcesModel) -> Request:
 def _make_network(model: NetworkModel) -> Network:
     levels = list(DomainLevel)
     preferred = model.preferred or min(DomainLevel.NODE, model.widest, key=levels.index)
-    return Network(widest=model.widest, preferred=preferred, fabric=model.fabric)
+    is_named = model.preferred is not None
+    return Network(widest=model.widest, preferred=preferred, fabric=model.fabric, is_named=is_named)
 
 
 def _make_elastic(model: JobModel) -> Elastic | None:

@@ -48,6 +48,63 @@ def test_a_gang_ignores_domains_when_topology_is_off():
     assert nodes_of(started(submit(kernel, {"devices": 8, "replicas": 2}))[0]) == [0, 1]
 
 
+def prefers(level, widest="site"):
+    return Network(widest=DomainLevel(widest), preferred=DomainLevel(level), is_named=True)
+
+
+@pytest.mark.parametrize(("wish", "nodes"), [({}, [0, 0]), ({"network": prefers("leaf")}, [2, 3])])
+def test_a_gang_that_prefers_a_leaf_does_not_break_a_whole_node_for_a_smaller_domain(wish, nodes):
+    kernel = make_kernel()
+    add_nodes(kernel, 1, 8, leaf="roomy")
+    add_nodes(kernel, 1, 4, leaf="roomy")
+    add_nodes(kernel, 2, 4, leaf="tight")
+    assert nodes_of(started(submit(kernel, {"devices": 4, "replicas": 2, **wish}))[0]) == nodes
+
+
+@pytest.mark.parametrize(("wish", "nodes"), [({}, [0, 0, 0, 0]), ({"network": prefers("leaf")}, [0, 0, 1, 1])])
+def test_a_gang_that_prefers_a_leaf_spreads_within_it(wish, nodes):
+    kernel = make_kernel(replace(FIRST_FIT, placement=Placement(pack=0.0, spread=1.0)))
+    add_nodes(kernel, 4, 8, leaf=lambda number: "a" if number <= 2 else "b")
+    assert sorted(nodes_of(started(submit(kernel, {"devices": 2, "replicas": 4, **wish}))[0])) == nodes
+
+
+def test_a_preferred_domain_is_tried_first_where_topology_is_off():
+    kernel = make_kernel(replace(FIRST_FIT, placement=Placement(topology=False)))
+    add_nodes(kernel, 1, 8, leaf="a")
+    add_nodes(kernel, 2, 8, leaf="b")
+    assert nodes_of(started(submit(kernel, {"devices": 8, "replicas": 2, "network": prefers("leaf")}))[0]) == [1, 2]
+
+
+@pytest.mark.parametrize(("network", "count"), [(Network(), 2), (prefers("node"), 1)])
+def test_a_node_is_preferred_where_topology_is_off_only_if_the_job_names_it(network, count):
+    kernel = make_kernel(replace(FIRST_FIT, placement=Placement(pack=0.0, spread=1.0, topology=False)))
+    add_nodes(kernel, 2, 8)
+    assert len(set(nodes_of(started(submit(kernel, {"replicas": 2, "network": network}))[0]))) == count
+
+
+def test_a_gang_that_prefers_an_nvlink_domain_takes_one_of_several_nodes():
+    kernel = make_kernel()
+    add_nodes(kernel, 1, 8, leaf="a")
+    add_nodes(kernel, 2, 4, leaf="a", nvlink="rack")
+    assert nodes_of(started(submit(kernel, {"devices": 4, "replicas": 2, "network": prefers("nvlink")}))[0]) == [1, 2]
+
+
+@pytest.mark.parametrize("topology", [True, False])
+def test_a_gang_takes_a_wider_domain_where_none_that_it_prefers_holds_it(topology):
+    kernel = make_kernel(replace(FIRST_FIT, placement=Placement(topology=topology)))
+    add_nodes(kernel, 2, 8, leaf=lambda number: f"leaf{number}")
+    assert nodes_of(started(submit(kernel, {"devices": 8, "replicas": 2, "network": prefers("leaf")}))[0]) == [0, 1]
+
+
+def test_the_widest_domain_limits_what_a_gang_prefers():
+    kernel = make_kernel()
+    add_nodes(kernel, 2, 4, leaf=lambda number: f"leaf{number}")
+    add_nodes(kernel, 1, 8, leaf="leaf3")
+    job = {"devices": 4, "replicas": 2, "network": prefers("site", "leaf")}
+    assert nodes_of(started(submit(kernel, job))[0]) == [2, 2]
+    assert started(submit(kernel, job)) == []
+
+
 @pytest.mark.parametrize(("level", "starts"), [("leaf", False), ("block", True), ("site", True)])
 def test_the_widest_domain_is_a_hard_limit(level, starts):
     kernel = make_kernel()

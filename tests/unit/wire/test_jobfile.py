@@ -98,7 +98,7 @@ def test_every_key_reaches_the_job():
         qos="high",
         limit_ms=60 * HOUR_MS,
         estimate_ms=2 * DAY_MS,
-        network=Network(widest=DomainLevel.BLOCK, preferred=DomainLevel.LEAF, fabric="infiniband"),
+        network=Network(widest=DomainLevel.BLOCK, preferred=DomainLevel.LEAF, fabric="infiniband", is_named=True),
         elastic=Elastic(replicas_min=2, replicas_max=8, speedup=((1, 1.0), (2, 1.9), (8, 6.5))),
         checkpoint=Checkpoint(
             interval_ms=30 * MINUTE_MS, cost_ms=20_000, restart_ms=2 * MINUTE_MS, grace_ms=MINUTE_MS, on_signal=False
