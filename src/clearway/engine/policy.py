@@ -24,7 +24,8 @@ class JobsView:
 
     Times in ms. planned_ms: run time assumed for the whole job (source: `Policy.runtime`). remaining_ms: of this, what
     is not yet saved. attained_device_ms: device-time (whole devices) that the job has had so far, running included.
-    milli: devices asked in all, thousandths. tenant_rank: place of its tenant by fair share, 0 = most entitled.
+    milli: devices asked in all, thousandths. qos_factor: priority of its QOS over the highest of `Policy.qos`, 0..1; 0
+    of any other. tenant_rank: place of its tenant by fair share, 0 = most entitled.
     tenant_factor: 2^(−usage/share) in 0..1, as Slurm's classic fair-share factor. oracle_ms: true run time, −1 unknown.
     deadline_ms: FOREVER_MS = none. history_device_ms: device-time of finished jobs, oldest first (shared by all jobs).
     """
@@ -43,6 +44,7 @@ class JobsView:
     deadline_ms: IntArray
     tenant_rank: IntArray
     tenant_factor: FloatArray
+    qos_factor: FloatArray
     kind: IntArray
     history_device_ms: FloatArray
 
@@ -185,9 +187,18 @@ class FairShare:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Qos:
+    """A quality of service that jobs may name, as in Slurm. priority: at least 0; higher first, where the order weighs
+    it."""
+
+    name: str
+    priority: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """All settings of a decision cycle. scan_max: waiting jobs looked at per cycle before it is cut short;
-    the next one goes on where it stopped."""
+    the next one goes on where it stopped. qos: all that jobs may name; empty = any name, which then means nothing."""
 
     name: str
     order: Order
@@ -200,6 +211,12 @@ class Policy:
     headroom: Headroom = field(default_factory=Headroom)
     fair_share: FairShare = field(default_factory=FairShare)
     scan_max: int = 200_000
+    qos: tuple[Qos, ...] = ()
+
+    def qos_factors(self) -> dict[str, float]:
+        """By name, its priority over the highest of any: 0..1, as Slurm's QOS factor."""
+        highest = max((one.priority for one in self.qos), default=0)
+        return {one.name: one.priority / highest if highest else 0.0 for one in self.qos}
 
     def least_replicas(self, spec: JobSpec) -> int:
         """The fewest replicas with which the job is started."""

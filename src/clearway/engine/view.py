@@ -75,6 +75,15 @@ def jobs_view(state: "ClusterState", rows: IntArray) -> JobsView:
         deadline_ms=table[JOB_DEADLINE_MS],
         tenant_rank=ranks[tenant],
         tenant_factor=factors[tenant],
+        qos_factor=_qos_factor(state, rows),
         kind=table[JOB_KIND],
         history_device_ms=np.array(state.history, dtype=np.float64),
     )
+
+
+def _qos_factor(state: "ClusterState", rows: IntArray) -> NDArray[np.float64]:
+    """float64[n]: see `JobsView`."""
+    if not state.policy.qos:
+        return np.zeros(len(rows))
+    known = state.policy.qos_factors()
+    return np.array([known.get(state.by_row[row].spec.qos, 0.0) for row in rows.tolist()], dtype=np.float64)

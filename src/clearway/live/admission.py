@@ -59,12 +59,15 @@ def _named(job: JobSpec) -> str:
     return f"job {job.name!r}" if job.name else "a job without a name"
 
 
-def admit_job(job: JobSpec, accounts: Accounts, last_id: JobId) -> JobSpec:
+def admit_job(job: JobSpec, accounts: Accounts, last_id: JobId, qos: Collection[str]) -> JobSpec:
     """The job as it is accepted: with its queue's time limit where it has none. Raises InputError.
 
-    last_id: the highest number that jobs have, those of the submission included.
+    last_id: the highest number that jobs have, those of the submission included. qos: names that it may give; empty =
+    any.
     """
     queue = _queue_of(job, accounts)
+    if job.qos and qos and job.qos not in qos:
+        raise InputError(f"{_named(job)}: expected a QOS out of {_listed(tuple(qos))}, found {job.qos!r}")
     if accounts.tenant_names.find(job.tenant) == NONE or job.tenant in accounts.gone_tenants:
         known = [spec.name for _, spec in accounts.current_tenants()]
         raise InputError(f"{_named(job)}: expected a tenant out of {_listed(known)}, found {job.tenant!r}")

@@ -300,6 +300,7 @@ class Controller:
             now_ms=now_ms,
             draft=draft,
             accounts=memory.kernel.state.accounts,
+            qos=tuple(one.name for one in memory.kernel.policy.qos),
             keys=memory.keys,
             has_node=memory.has_node,
             last_id=memory.last_id,

@@ -1,7 +1,7 @@
 """Requests on their way to the driver's thread: a bounded queue, and what each request makes of a turn."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from threading import Condition
@@ -114,13 +114,15 @@ class Inbox:
 @dataclass(slots=True)
 class Intake:
     """A turn that is being put together. draft: the books with all that was added so far. last_id: the highest
-    number given. runs: how to run the jobs that are added. has_node: whether there is one of this name."""
+    number given. runs: how to run the jobs that are added. has_node: whether there is one of this name.
+    qos: names that jobs may give; empty = any."""
 
     now_ms: int
     draft: Draft
     accounts: Accounts
     keys: Keys
     has_node: Callable[[NodeName], bool]
+    qos: Collection[str]
     last_id: JobId
     runs: dict[JobId, RunSpec]
     events: list[Event] = field(default_factory=list)
@@ -150,7 +152,7 @@ class Intake:
             return known
         jobs = number_jobs(submission, self.last_id)
         last_id = JobId(self.last_id + len(jobs))
-        jobs = tuple(admit_job(job, self.accounts, last_id) for job in jobs)
+        jobs = tuple(admit_job(job, self.accounts, last_id, self.qos) for job in jobs)
         for job in jobs:
             if job.queue in self.removed.queues or job.tenant in self.removed.tenants:
                 raise InputError(f"expected a queue and a tenant that stay, found {job.queue!r} and {job.tenant!r}")

@@ -95,7 +95,7 @@ def _gittins() -> Policy:
 
 
 def _multifactor() -> Policy:
-    """Weighted sum of age, size, fair share, queue and job priority with EASY backfill, as Slurm's default."""
+    """Weighted sum of age, size, fair share, queue, QOS and job priority with EASY backfill, as Slurm's default."""
     return Policy(name="multifactor", order=Multifactor(), backfill=EASY)
 
 

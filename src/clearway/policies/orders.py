@@ -81,8 +81,9 @@ class Multifactor:
     """Slurm's multifactor priority: a weighted sum of factors in 0..1 (a priority may be negative, as `nice` is).
 
     age: waiting time over `age_max_ms`. size: devices over the cluster's, or one minus this with `favor_small`.
-    fair_share: the tenant's classic factor. queue: the queue's priority over `queue_max`. job: the job's own over
-    `job_max`. Weights are by default those of the example in Slurm's description of the plug-in; job stands for QOS.
+    fair_share: the tenant's classic factor. queue: the queue's priority over `queue_max`. qos: that of the job's QOS
+    over the highest of `Policy.qos`. job: the job's own over `job_max`. Weights are by default those of the example in
+    Slurm's description of the plug-in.
     """
 
     by_arrival: ClassVar[bool] = False
@@ -94,6 +95,7 @@ class Multifactor:
     fair_share: float = 10_000.0
     queue: float = 1_000.0
     queue_max: int = 100
+    qos: float = 1_000.0
     job: float = 1_000.0
     job_max: int = 100
     refresh_ms: int | None = 5 * MINUTE_MS  # Slurm's PriorityCalcPeriod
@@ -112,6 +114,7 @@ class Multifactor:
             + self.size * (1.0 - size if self.favor_small else size)
             + self.fair_share * jobs.tenant_factor
             + self.queue * np.clip(jobs.queue_priority / self.queue_max, -1.0, 1.0)
+            + self.qos * jobs.qos_factor
             + self.job * np.clip(jobs.priority / self.job_max, -1.0, 1.0)
         )
         return -priority

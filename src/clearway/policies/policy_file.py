@@ -7,6 +7,7 @@
       promote_after: 8
     backfill:
       reservation_depth: 4
+    qos: {high: 100, normal: 10}  # names that jobs may give, with their priorities; an order may weigh them
 
 Every key is a field of `Policy` or of the dataclass that it holds. `describe_policy` writes every field, and
 `make_policy` gives the same policy back. Fields of an order that the base policy has too are kept if the type is.
@@ -21,7 +22,7 @@ from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
-from clearway.engine.policy import Order, Policy
+from clearway.engine.policy import Order, Policy, Qos
 from clearway.model.errors import InputError
 from clearway.policies.named import POLICY_NAMES, named_policy
 from clearway.policies.orders import (
@@ -91,6 +92,7 @@ def describe_policy(policy: Policy) -> dict[str, Any]:
     for field in fields(policy):
         value = getattr(policy, field.name)
         described[field.name] = _describe_order(value) if field.name == "order" else _describe(value)
+    described["qos"] = {one.name: one.priority for one in policy.qos}
     return described
 
 
@@ -142,6 +144,8 @@ def _parse_value(hint: Any, value: object, place: Place, base: object) -> Any:
         if value is None and NoneType in get_args(hint):
             return None
         (hint,) = [one for one in get_args(hint) if one is not NoneType]
+    if hint == tuple[Qos, ...]:
+        return _parse_qos(value, place)
     if get_origin(hint) is tuple:
         return _parse_rising(value, place)
     if is_dataclass(hint):
@@ -193,6 +197,13 @@ def _parse_rising(value: object, place: Place) -> tuple[int, ...]:
     if any(later <= earlier for earlier, later in pairwise(numbers)):
         raise PolicyError(place, "numbers that rise", list(numbers))
     return numbers
+
+
+def _parse_qos(value: object, place: Place) -> tuple[Qos, ...]:
+    named = _as_mapping(value, place)
+    if not all(named):
+        raise PolicyError(place, "names that are not empty", "")
+    return tuple(Qos(name=name, priority=_parse_whole(one, (*place, name))) for name, one in named.items())
 
 
 def _as_mapping(data: object, place: Place) -> Mapping[str, object]:

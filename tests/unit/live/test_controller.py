@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from clearway.engine.policy import Elasticity
+from clearway.engine.policy import Elasticity, Qos
 from clearway.live.settings import ControlSettings
 from clearway.model.cluster import DeviceGroup, QueueSpec, TenantSpec
 from clearway.model.errors import InputError, InternalError
@@ -533,6 +533,25 @@ def test_another_policy_takes_over_without_a_restart():
     assert plane.state(2) is JobState.COMPLETED
     starts = [event for event in plane.store.events if isinstance(event, ControlStarted)]
     assert [start.policy for start in starts] == ["fifo"]
+
+
+def test_named_qos_decide_who_is_next_and_a_reload_brings_them():
+    plane = Plane().start()
+    plane.submit(make_spec(), make_spec(1, qos="low"), make_spec(2, qos="high"), scripts=["run_ms=500"] * 3)
+    qos = (Qos(name="low", priority=1), Qos(name="high", priority=100))
+    plane.do(plane.control.set_policy(replace(named_policy("multifactor"), qos=qos)))
+    plane.run()
+    assert [plane.store.rows[job].start_ms for job in (1, 2, 3)] == [0, 1_000, 500]
+
+
+def test_a_qos_that_is_not_among_the_named_ones_is_refused():
+    plane = Plane().start()
+    assert plane.submit(make_spec(qos="any"), scripts=["run_ms=500"]) == (1,)
+    qos = (Qos(name="low", priority=1), Qos(name="high", priority=100))
+    plane.do(plane.control.set_policy(replace(named_policy("multifactor"), qos=qos)))
+    with pytest.raises(InputError, match="expected a QOS out of high, low, found 'hihg'"):
+        plane.submit(make_spec(qos="hihg"))
+    assert plane.submit(make_spec(), make_spec(1, qos="low"), scripts=["run_ms=500"] * 2) == (2, 3)
 
 
 # --- threads ----------------------------------------------------------------------------------------------------------

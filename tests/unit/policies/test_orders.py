@@ -27,7 +27,7 @@ def make_view(count=1, *, now_ms=0, cluster_milli=8_000, history=(), **columns):
         "tenant_rank": 0,
         "kind": orders.KIND_NUMBERS[JobKind.TRAIN],
     }
-    unknown = set(columns) - set(defaults) - {"remaining_ms", "tenant_factor"}
+    unknown = set(columns) - set(defaults) - {"remaining_ms", "tenant_factor", "qos_factor"}
     assert not unknown
     filled = {name: np.broadcast_to(np.array(columns.get(name, value)), count) for name, value in defaults.items()}
     return JobsView(
@@ -36,6 +36,7 @@ def make_view(count=1, *, now_ms=0, cluster_milli=8_000, history=(), **columns):
         **filled,
         remaining_ms=np.broadcast_to(np.array(columns.get("remaining_ms", filled["planned_ms"])), count),
         tenant_factor=np.broadcast_to(np.array(columns.get("tenant_factor", 1.0)), count),
+        qos_factor=np.broadcast_to(np.array(columns.get("qos_factor", 0.0)), count),
         history_device_ms=np.array(history, dtype=np.float64),
     )
 
@@ -69,6 +70,11 @@ def test_multifactor_adds_weighted_factors():
     order = orders.Multifactor(age=100, age_max_ms=DAY_MS, size=8, fair_share=30, queue=10, job=5)
     assert order.keys(view).tolist() == [-(50 + 2 + 15 + 5 - 1)]
     assert not order.by_priority
+
+
+def test_multifactor_weighs_the_qos():
+    view = make_view(3, tenant_factor=0.0, qos_factor=[1.0, 0.25, 0.0], milli=0)
+    assert orders.Multifactor(qos=40).keys(view).tolist() == [-40, -10, 0]
 
 
 def test_multifactor_age_stops_at_its_maximum_and_size_can_favor_small():

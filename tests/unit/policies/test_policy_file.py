@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clearway.engine.policy import Policy, PreemptMode
+from clearway.engine.policy import Policy, PreemptMode, Qos
 from clearway.model.errors import InputError
 from clearway.policies import orders
 from clearway.policies.named import POLICY_NAMES, named_policy
@@ -41,6 +41,17 @@ def test_tuples_choices_and_absence_come_back():
     assert describe_policy(shortest)["order"]["by"] == "oracle"
 
 
+def test_qos_have_names_and_priorities_and_come_back():
+    policy = make_policy({"name": "mine", "like": "multifactor", "qos": {"high": 100, "normal": 10, "low": 0}})
+    assert policy.qos[:2] == (Qos(name="high", priority=100), Qos(name="normal", priority=10))
+    assert policy.qos_factors() == {"high": 1.0, "normal": 0.1, "low": 0.0}
+    assert make_policy(describe_policy(policy)) == policy
+
+
+def test_qos_that_all_have_priority_0_have_factor_0():
+    assert make_policy({"name": "mine", "like": "multifactor", "qos": {"low": 0}}).qos_factors() == {"low": 0.0}
+
+
 def test_what_is_left_out_has_its_default():
     policy = make_policy({"name": "mine", "order": "fifo", "backfill": {"reservation_depth": 4}})
     assert policy.order == orders.Fifo()
@@ -73,6 +84,9 @@ def make_data(**settings):
         ([], r"^policy: expected keys with values, found \[\]"),
         ({"order": "fifo"}, r"expected the key 'name', found \('order',\); add `name:`"),
         ({"name": "x"}, r"expected the key 'order'"),
+        (make_data(qos=["high"]), r"^qos: expected keys with values, found \['high'\]"),
+        (make_data(qos={"high": -1}), r"^qos.high: expected a whole number of at least 0, found -1"),
+        (make_data(qos={"": 1}), r"^qos: expected names that are not empty"),
         (make_data(name=""), r"^name: expected a text that is not empty, found ''"),
         (make_data(preempt={}), r"^policy: expected one of name, .*found 'preempt'; did you mean 'preemption'\?"),
         (make_data(order={"typ": "fifo"}), r"^order: expected the key 'type'"),
