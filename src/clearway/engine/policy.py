@@ -115,7 +115,8 @@ class Placement:
     pack: prefers nodes with fewer free devices (best fit). spread: prefers the least loaded, which lowers the variance
     of load; a node's load is that of its devices, of its CPUs weighed by `spread_cpus`, and of its memory weighed by
     `spread_memory`. fragmentation: prefers the smallest growth of expected fragmentation (FGD, Weng et al., ATC 2023).
-    speed: prefers faster models. topology: whether gangs go to the smallest domain that holds them.
+    speed: prefers faster models. topology: whether gangs go to the smallest domain that holds them; a level that a job
+    prefers is tried first in any case.
     """
 
     pack: float = 1.0

@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
+
 from clearway.engine.policy import Backfill, Preemption, PreemptMode
 from clearway.model.cluster import DeviceGroup, NodeSpec, QueueSpec
 from clearway.model.events import JobStopped, NodeAdded, QueueSet, TimerFired
-from clearway.model.jobs import StopCause
+from clearway.model.jobs import DomainLevel, Network, StopCause
 from clearway.model.plan import Stop
 from clearway.model.units import HOUR_MS
 from support.engine import EASY, add_nodes, finish, make_kernel, started, started_jobs, submit
@@ -27,6 +29,18 @@ def test_a_reservation_begins_when_enough_running_jobs_end():
     add_nodes(kernel, 1, 8)
     submit(kernel, hours(2, 1), hours(3, 2), hours(3, 3), hours(5, 1))
     assert planned(kernel, 4) == 2
+
+
+@pytest.mark.parametrize(("network", "starts"), [(Network(), [5]), (Network(preferred=DomainLevel.LEAF), [])])
+def test_a_reservation_lies_in_a_domain_of_the_level_that_its_job_prefers(network, starts):
+    """In an hour the gang would go to the whole of n1, or to the tighter leaf, where n4 is free and another waits."""
+    kernel = make_kernel(EASY)
+    add_nodes(kernel, 2, 8, leaf="roomy")
+    add_nodes(kernel, 2, 4, leaf="tight")
+    submit(kernel, hours(8, 1), hours(8, 1), hours(4, 1))
+    submit(kernel, hours(4, 1, replicas=2, network=network))
+    assert planned(kernel, 4) == 1
+    assert started_jobs(submit(kernel, hours(4, 9))) == starts
 
 
 def test_what_starts_may_move_a_reservation_and_others_start_at_once_behind_the_new_one():
