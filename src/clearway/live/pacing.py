@@ -6,7 +6,8 @@ here, their jobs holding their devices, and go on
 
 - when a start on that node went well, or one that was under way failed and there is room left;
 - to other nodes, after `JobStopped` with `REQUEUED`, when the node is drained or down;
-- one by one, each `delay_ms` after the last, where failures used up the room and nobody is found to blame.
+- one by one, each `delay_ms` after the last, where failures used up the room and nobody is found to blame, or those that
+  are under way take long: a user's setup step may take hours, and says nothing of the node.
 
 Not kept over a restart: what the journal says was asked for is performed again at once, for it may have been under way.
 Gangs over several nodes, and jobs that were frozen on their node, do not wait.
@@ -140,9 +141,7 @@ class Pacer:
         """Starts for which there is room, in order."""
         here, guard = self._nodes[node], self._memory().guard
         for start in list(here.waiting.values()):
-            room = guard.room(node, start.job)
-            is_trial = room <= 0 and now_ms >= here.try_ms
-            if len(here.flying) >= (1 if is_trial else room):
+            if len(here.flying) >= guard.room(node, start.job) and now_ms < here.try_ms:
                 return
             self._fly(now_ms, start)
             yield start
@@ -157,5 +156,5 @@ class Pacer:
         """When `release` or `take` has something to say though nothing happens; FOREVER_MS = never."""
         if self._reports:
             return 0
-        times = (here.try_ms for here in self._nodes.values() if here.waiting and not here.flying)
+        times = (here.try_ms for here in self._nodes.values() if here.waiting)
         return min(times, default=FOREVER_MS)

@@ -218,6 +218,21 @@ def test_burst_on_good_nodes_waits_for_one_start_and_no_longer():
     assert len({at_ms for at_ms, _, _ in plane.tries}) == 1
 
 
+def test_jobs_behind_starts_that_take_hours_wait_for_seconds():
+    plane = make_plane(lambda _job, _nodes: False, devices=8)
+    plane.submit(*[make_spec(place) for place in range(8)], scripts=["start_ms=7200000"] * 3 + ["run_ms=100"] * 5)
+    plane.run(until_ms=10_000)
+    assert [at_ms for at_ms, _, _ in plane.tries] == [0] * 3 + [1_000] * 5
+    assert {plane.state(number) for number in range(4, 9)} == {JobState.COMPLETED}
+
+
+def test_starts_that_take_hours_hold_back_others_of_their_kind_for_seconds_each():
+    plane = make_plane(lambda _job, _nodes: False, devices=8)
+    plane.submit(*[make_spec(place) for place in range(8)], scripts=["start_ms=7200000 run_ms=1"] * 8)
+    plane.run(until_ms=10_000)
+    assert [at_ms for at_ms, _, _ in plane.tries] == [0, 0, 0, 1_000, 2_000, 3_000, 4_000, 5_000]
+
+
 def test_job_that_waits_for_the_first_start_of_its_node_can_be_cancelled():
     plane = make_plane(lambda _job, _nodes: False, devices=8)
     plane.submit(*[make_spec(place) for place in range(8)], scripts=["start_ms=10 run_ms=100"] * 8)
