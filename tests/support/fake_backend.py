@@ -162,6 +162,11 @@ class FakeBackend:
         more = sum(node.device_count for node in self.specs) - len(self.used_milli)
         self.used_milli = np.concatenate([self.used_milli, np.zeros(max(more, 0), dtype=np.int64)])
 
+    def report(self, event):
+        """Have the controller told this, whatever is so."""
+        self._due.append(event)
+        self.wakes()
+
     def break_node(self, now_ms, name):
         """The node fails, with all that runs there."""
         self._pass_time(now_ms)

@@ -6,8 +6,8 @@ here, their jobs holding their devices, and go on
 
 - when a start on that node went well, or one that was under way failed and there is room left;
 - to other nodes, after `JobStopped` with `REQUEUED`, when the node is drained or down;
-- one by one, each `delay_ms` after the last, where failures used up the room and nobody is found to blame, or those that
-  are under way take long: a user's setup step may take hours, and says nothing of the node.
+- one by one, each `delay_ms` after the last, where failures used up the room and nobody is found to blame, or what is
+  under way takes long: a user's setup step may take hours, and says nothing of the node.
 
 Not kept over a restart: what the journal says was asked for is performed again at once, for it may have been under way.
 Gangs over several nodes, and jobs that were frozen on their node, do not wait.
@@ -117,7 +117,9 @@ class Pacer:
         for event in events if self._node_of else ():
             for part in each_part(event):
                 if isinstance(part, JobStarted | JobFinished | JobStopped) and part.job in self._node_of:
-                    self._forget(part.job)
+                    start = self._waiting(part.job)
+                    if start is None or part.generation >= start.generation:  # else it tells of an earlier run
+                        self._forget(part.job)
 
     def _forget(self, job: JobId) -> None:
         node = self._node_of.pop(job)

@@ -2,7 +2,8 @@
 
 from clearway.live.guard import GuardSettings
 from clearway.live.settings import ControlSettings
-from clearway.model.jobs import Request
+from clearway.model.events import JobStopped
+from clearway.model.jobs import Request, StopCause
 from clearway.model.plan import ReasonCode
 from clearway.ports.views import JobState, NodeState
 from support.live import Plane, make_spec
@@ -231,6 +232,14 @@ def test_starts_that_take_hours_hold_back_others_of_their_kind_for_seconds_each(
     plane.submit(*[make_spec(place) for place in range(8)], scripts=["start_ms=7200000 run_ms=1"] * 8)
     plane.run(until_ms=10_000)
     assert [at_ms for at_ms, _, _ in plane.tries] == [0, 0, 0, 1_000, 2_000, 3_000, 4_000, 5_000]
+
+
+def test_late_word_of_an_earlier_run_does_not_lose_a_start_that_waits():
+    plane = make_plane(lambda _job, _nodes: False, devices=8)
+    plane.submit(*[make_spec(place) for place in range(8)], scripts=["start_ms=10 run_ms=100"] * 8)
+    plane.backend.report(JobStopped(0, 8, 0, StopCause.NODE_FAILED, 0))
+    plane.run()
+    assert plane.state(8) is JobState.COMPLETED
 
 
 def test_job_that_waits_for_the_first_start_of_its_node_can_be_cancelled():
