@@ -8,7 +8,7 @@ import typer
 
 from clearway.cli.connection import connect, environment, places_of
 from clearway.cli.options import JsonOption, StateDirOption
-from clearway.cli.outputs import is_json_only, write_json
+from clearway.cli.outputs import is_json_only, write_json, write_secret_json
 from clearway.cli.session import session_of
 from clearway.model.errors import InputError
 
@@ -49,7 +49,7 @@ def add(
         session.screen.print(token, markup=False, highlight=False, soft_wrap=True)
         session.note("Give it to {name} on a safe way; used as CLEARWAY_TOKEN, with CLEARWAY_URL", name=name)
     if json_target is not None:
-        write_json(session, {"user": name, "token": token}, json_target)
+        write_secret_json(session, {"user": name, "token": token}, json_target)
 
 
 @users_app.command(name="list", help="List users, roles and when their tokens expire; never the tokens.")
@@ -123,7 +123,7 @@ def token(
     for line in lines if json_target is None else ():
         session.screen.print(line, markup=False, highlight=False, soft_wrap=True)
     if json_target is not None:
-        write_json(session, {"url": found.url, "token": found.token}, json_target)
+        write_secret_json(session, {"url": found.url, "token": found.token}, json_target)
 
 
 def audit(

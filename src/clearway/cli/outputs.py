@@ -10,6 +10,7 @@ from clearway.cli.session import Session
 from clearway.model.errors import InputError
 
 STANDARD_OUTPUT: Final = "-"
+SECRET_MODE: Final = 0o600
 
 
 def is_json_only(target: str | None) -> bool:
@@ -20,6 +21,20 @@ def is_json_only(target: str | None) -> bool:
 def write_json(session: Session, value: object, target: str) -> None:
     """Write `value` as JSON to a file, or to standard output for `-`. NaN and infinity become null."""
     write_json_text(session, json.dumps(_finite(value), indent=2, ensure_ascii=False), target)
+
+
+def write_secret_json(session: Session, value: object, target: str) -> None:
+    """`write_json` to a file that nobody else can read, for what holds a token."""
+    if not is_json_only(target):
+        path = Path(target)
+        ready_path(path)
+        try:
+            path.touch(SECRET_MODE)
+            if path.is_file():
+                path.chmod(SECRET_MODE)
+        except OSError as error:
+            raise _not_writable(path, error) from error
+    write_json(session, value, target)
 
 
 def write_json_text(session: Session, text: str, target: str) -> None:

@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from clearway.cli.app import app
 from clearway.cli.errors import CommandGroup
-from clearway.cli.outputs import ready_outputs
+from clearway.cli.outputs import ready_outputs, write_secret_json
+from clearway.cli.session import make_session
 from clearway.model.errors import InternalError, MissingExtraError
 from clearway.policies.named import POLICY_NAMES
 
@@ -65,6 +66,16 @@ def test_every_command_can_answer_in_json_but_those_that_keep_slurms_options():
         if name and not any("--json" in parameter.opts for parameter in command.params)
     }
     assert without == set(SLURMS)
+
+
+@pytest.mark.parametrize("was_there", [False, True])
+def test_file_with_a_token_is_for_its_owner_alone(tmp_path, was_there):
+    path = tmp_path / "made" / "token.json"
+    if was_there:
+        path.parent.mkdir()
+        path.touch(0o644)
+    write_secret_json(make_session("en"), {"token": "secret"}, str(path))
+    assert (path.stat().st_mode & 0o777, json.loads(path.read_text())) == (0o600, {"token": "secret"})
 
 
 def test_example_of_a_configuration_is_the_same_as_json():
