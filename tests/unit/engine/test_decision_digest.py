@@ -3,13 +3,15 @@
 The worlds are small and hold everything that can be asked; the crowded run has long queues of gangs and real backfill.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from clearway.forecast.runtime import RuntimeHistory
 from clearway.kernel import Kernel
 from clearway.model.cluster import ClusterSpec, DeviceGroup, NodeSpec
-from clearway.model.jobs import JobSpec, Outcome, Request
+from clearway.model.jobs import JobSpec, Network, Outcome, Request
 from clearway.policies.named import POLICY_NAMES, named_policy
 from clearway.sim.random_world import make_world
 from clearway.sim.twin import run_twin
@@ -58,19 +60,35 @@ def decide(policy, workload, cluster, **world):
     return result.decisions_digest
 
 
+def without_preferences(workload):
+    """The same jobs, none of which names a preferred domain."""
+    jobs = [
+        replace(job, spec=replace(job.spec, network=replace(job.spec.network, preferred=Network().preferred)))
+        for job in workload.jobs
+    ]
+    return replace(workload, jobs=tuple(jobs))
+
+
+def decide_world(policy, seed, change=lambda workload: workload):
+    world = make_world(seed)
+    return decide(
+        policy,
+        change(world.workload),
+        world.cluster,
+        queues=world.queues,
+        tenants=world.tenants,
+        faults=world.faults,
+        extra_events=world.extra_events,
+    )
+
+
 @pytest.mark.parametrize("policy", POLICY_NAMES)
 def test_decisions_are_those_that_were_accepted(golden, policy):
     lines = [f"crowd {decide(policy, make_crowd(), make_crowded_cluster())}"]
-    for seed in range(WORLDS):
-        world = make_world(seed)
-        digest = decide(
-            policy,
-            world.workload,
-            world.cluster,
-            queues=world.queues,
-            tenants=world.tenants,
-            faults=world.faults,
-            extra_events=world.extra_events,
-        )
-        lines.append(f"world {seed} {digest}")
+    lines += [f"world {seed} {decide_world(policy, seed, without_preferences)}" for seed in range(WORLDS)]
     golden(f"decisions/{policy}", "\n".join(lines))
+
+
+def test_decisions_by_preferred_domains_are_those_that_were_accepted(golden):
+    lines = [f"world {seed} {decide_world('clearway', seed)}" for seed in range(WORLDS)]
+    golden("decisions/preferred_domains", "\n".join(lines))
