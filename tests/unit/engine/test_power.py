@@ -168,9 +168,8 @@ def test_each_reservation_begins_when_its_watts_are_there_too():
 def test_what_ends_before_the_watts_of_a_reservation_are_needed_passes():
     """Job 4 outlasts the end of job 1, with which job 3 is to have its watts; job 5 does not."""
     kernel = make_powered(8 * 60 + 6 * 140, policy=CONSERVATIVE)
-    wishes = [(4, 2), (1, 1), (6, 1, "two"), (1, 9), (1, 2)]
-    jobs = [{"devices": wish[0], "limit_ms": wish[1] * HOUR_MS} for wish in wishes]
-    jobs[2] = {"devices": 3, "replicas": 2, "limit_ms": HOUR_MS}
+    wishes = [(4, 1, 2), (1, 1, 1), (3, 2, 1), (1, 1, 9), (1, 1, 2)]
+    jobs = [{"devices": devices, "replicas": replicas, "limit_ms": run * HOUR_MS} for devices, replicas, run in wishes]
     assert started_jobs(submit(kernel, *jobs)) == [1, 2, 5]
     assert kernel.explain(3).start_ms == 2 * HOUR_MS
 
