@@ -524,11 +524,17 @@ class KubernetesBackend:
                 return
 
     async def _unpark(self, namespace: str, uid: str) -> None:
-        jobs, _ = await self._client.list_all(f"/apis/batch/v1/namespaces/{namespace}/jobs")
-        for job in jobs:
-            if job["metadata"]["uid"] == uid and job["spec"].get("suspend"):
-                path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{job['metadata']['name']}"
-                await self._client.patch(path, {"spec": {"suspend": False}})
+        root = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+        pause_s = PAUSE_MIN_S
+        while True:
+            try:
+                jobs, _ = await self._client.list_all(root)
+                for job in jobs:
+                    if job["metadata"]["uid"] == uid and job["spec"].get("suspend"):
+                        await self._client.patch(f"{root}/{job['metadata']['name']}", {"spec": {"suspend": False}})
+                return
+            except UnreachableError:
+                pause_s = await _rest(pause_s)
 
     # --- what became of submitted jobs, in the backend's thread ---------------------------------------------------
 
