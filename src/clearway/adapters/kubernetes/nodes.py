@@ -164,9 +164,7 @@ class Nodes:
         if share.by == KAI and not self.has_binder:
             return f"a share of a device needs KAI's binder, expected {BIND_REQUESTS} bindrequests, found none"
         if not resolve_milli(share, self._find_memories(share)):
-            return (
-                "expected a node that says how much memory its devices have (label nvidia.com/gpu.memory), found none"
-            )
+            return "expected a node whose devices have so much memory by its label nvidia.com/gpu.memory, found none"
         return ""
 
     def _find_memories(self, share: Share) -> set[int]:
@@ -561,6 +559,7 @@ def _weighs_the_same(one: PodFacts, other: PodFacts) -> bool:
         and one.demand == other.demand
         and one.marks == other.marks
         and one.company == other.company
+        and one.held == other.held
         and one.is_leaving == other.is_leaving
     )
 

@@ -140,6 +140,16 @@ def test_device_of_which_hami_s_own_scheduler_gave_a_part_is_left_to_it(hami):
     assert [one.device for one in hami.settle(2) if isinstance(one, DeviceDown)] == [1]
 
 
+def test_device_is_seen_to_be_theirs_also_when_that_is_said_after_the_pod_lies_there(hami):
+    data = make_pod("theirs", node="n1")
+    data["spec"]["schedulerName"] = "hami-scheduler"
+    hami.put_pod(parse_pod(data, CONFIG))
+    assert not [one for one in hami.settle(2) if isinstance(one, DeviceDown)]
+    data["metadata"]["annotations"] = {"hami.io/vgpu-devices-allocated": "GPU-b,NVIDIA,3000,30:;"}
+    hami.put_pod(parse_pod(data, CONFIG))
+    assert [one.device for one in hami.settle(3) if isinstance(one, DeviceDown)] == [1]
+
+
 def test_pod_holds_no_more_devices_than_it_asks_whatever_its_annotations_say(hami):
     said = {"hami.io/vgpu-devices-allocated": "GPU-a,NVIDIA,1,1:GPU-b,NVIDIA,1,1:;"}
     for gpus in (0, 1):
