@@ -9,12 +9,13 @@ waited for. As the plugins VolumeBinding, VolumeZone, VolumeRestrictions and Nod
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Final
 
 from clearway.adapters.kubernetes.facts import Amounts, Expression, NodeFacts, PodFacts, Term
 from clearway.adapters.kubernetes.parse_company import parse_selector, parse_term
 from clearway.adapters.kubernetes.placement import matches_affinity, meets_all
-from clearway.wire.units import parse_kubernetes_memory
+from clearway.wire.units import parse_kubernetes_quantity
 
 Json = Mapping[str, Any]
 
@@ -239,7 +240,7 @@ class Volumes:
                 continue
             if selector is not None and not meets_all(selector, volume["metadata"].get("labels") or {}):
                 continue
-            if _size(volume) >= parse_kubernetes_memory(spec["resources"]["requests"]["storage"]):
+            if _size(volume) >= parse_kubernetes_quantity(spec["resources"]["requests"]["storage"]):
                 yield volume
 
 
@@ -254,8 +255,9 @@ def _find_limits(data: Json) -> dict[str, int]:
     return {name: int(count) for name, count in counts if count is not None}
 
 
-def _size(volume: Json) -> int:
-    return parse_kubernetes_memory(volume["spec"]["capacity"]["storage"])
+def _size(volume: Json) -> Fraction:
+    """Bytes; file systems over the network may say any number."""
+    return parse_kubernetes_quantity(volume["spec"]["capacity"]["storage"])
 
 
 def _places_of_volume(volume: Json) -> tuple[Term, ...]:

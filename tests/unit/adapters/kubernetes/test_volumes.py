@@ -83,6 +83,16 @@ def test_pod_goes_where_its_bound_volume_can_be_reached(nodes):
     assert verdicts(nodes, pod) == {"a": UNREACHABLE, "b": ""}
 
 
+@pytest.mark.parametrize(("asked", "verdict"), [("8E", ""), ("9E", UNREACHABLE)])
+def test_volume_is_as_large_as_a_claim_asks_whatever_the_number(nodes, asked, verdict):
+    put_class(nodes)
+    put_claims(nodes, make_claim(size=asked))
+    put_volumes(nodes, make_volume(size="8E"))
+    pod = pod_with("data")
+    assert nodes.volumes.find_lack(pod) == ""
+    assert set(verdicts(nodes, pod).values()) == {verdict}
+
+
 def test_volume_that_names_its_zone_by_a_label_is_reached_from_there(nodes):
     nodes.put(parse_node(make_node("c", labels={"topology.kubernetes.io/zone": "z2"}), CONFIG))
     put_claims(nodes, make_claim(volume="v"))
