@@ -39,7 +39,7 @@ def parse_snapshot(lines: Iterable[tuple[int, str]], *, source: str) -> ClusterS
                 continue
             ((kind, row),) = data.items()
             found[kind].append(decode_row(KINDS[kind], row))
-        except (ValueError, KeyError, TypeError, AttributeError, InputError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InputError) as error:
             raise InputError(f"{source}:{number}: expected a line of a snapshot, found {error}") from error
     if not head:
         raise InputError(f"{source}: expected a snapshot of `clearway snapshot`, found nothing")

@@ -8,13 +8,19 @@ Invariants: every record of a trace becomes either one job or one count in `Work
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, TypedDict
+from typing import Final, NamedTuple, TypedDict
 
 from clearway.model.cluster import ClusterSpec
 from clearway.model.errors import InputError
 from clearway.model.ids import JobId, QueueName, TenantName
 from clearway.model.jobs import Checkpoint, Elastic, JobKind, JobSpec, Outcome, Request
+from clearway.model.units import DAY_MS
 from clearway.sim.workload import LINES_KEPT, Skipped, TraceJob, Workload
+
+TOO_LARGE = "a number too large to be true"
+TIME_MAX_MS: Final = 1_000_000 * DAY_MS
+REPLICAS_MAX: Final = 100_000_000
+NUMBER_MAX: Final = 1 << 53
 
 
 class JobOptions(TypedDict, total=False):
@@ -89,10 +95,15 @@ def assemble_workload(
     A trace's own numbers are kept as ids when every draft has one and they are positive and unique; otherwise jobs are
     numbered 1..n in order of (submit, line). InputError when no record is usable.
     """
+    for draft in drafts:
+        if not _can_be_counted(draft):
+            tally.add(TOO_LARGE, draft.line)
+    if TOO_LARGE in tally.counts:
+        drafts = [draft for draft in drafts if _can_be_counted(draft)]
     skipped = tally.finish()
     if not drafts:
         raise InputError(_nothing_usable(path, skipped))
-    numbers = [draft.number for draft in drafts if draft.number is not None and draft.number > 0]
+    numbers = [draft.number for draft in drafts if draft.number is not None and 0 < draft.number <= NUMBER_MAX]
     own_numbers = len(numbers) == len(drafts) == len(set(numbers))
     if own_numbers:
         drafts.sort(key=lambda draft: (draft.submit_ms, draft.number))
@@ -110,6 +121,12 @@ def assemble_workload(
         start_unix_ms=None if origin is None else origin + first_ms,
         notes=facts.notes,
     )
+
+
+def _can_be_counted(draft: JobDraft) -> bool:
+    """Whether its numbers, and sums of them, fit where they are added up."""
+    longest_ms = max(draft.submit_ms, draft.run_ms, draft.options.get("limit_ms") or 0)
+    return longest_ms <= TIME_MAX_MS and draft.replicas <= REPLICAS_MAX
 
 
 def cut_workload(workload: Workload, limit: int | None) -> Workload:

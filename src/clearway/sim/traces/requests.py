@@ -130,7 +130,7 @@ def read_mooncake(
             record = json.loads(line)
             counts = (int(record["input_length"]), int(record["output_length"]))
             drafts.append(_draft(number, round(float(record["timestamp"])), *counts, service))
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             tally.add(NEGATIVE_TOKENS if str(error) == NEGATIVE_TOKENS else NOT_AN_OBJECT, number)
     return assemble_workload(path, drafts, tally, TraceFacts(notes=(NOTE,)), limit)
 

@@ -31,11 +31,12 @@ def test_azure_requests_become_tasks_whose_time_comes_from_tokens(tmp_path):
 
 def test_mooncake_lines_that_are_no_requests_are_counted(tmp_path):
     good = {"timestamp": 30, "input_length": 100, "output_length": 2, "hash_ids": [1, 2]}
-    path = write_lines(tmp_path / "m.jsonl", json.dumps(good), "[1, 2]", "{", json.dumps({**good, "timestamp": 50}))
+    odd = ("[1, 2]", "{", "[" * 100_000, '{"timestamp": 1e400, "input_length": 1, "output_length": 1}')
+    path = write_lines(tmp_path / "m.jsonl", json.dumps(good), *odd, json.dumps({**good, "timestamp": 50}))
     workload = read_workload(path)
     assert detect_format(path) == "mooncake"
     assert [job.submit_ms for job in workload.jobs] == [0, 20]
-    assert workload.skipped[0].lines == (2, 3)
+    assert workload.skipped[0].lines == (2, 3, 4, 5)
 
 
 def servegen(folder: Path):

@@ -79,3 +79,8 @@ def test_line_that_is_cut_is_named(write):
     path.write_text(path.read_text()[:-20])
     with pytest.raises(InputError, match=r"now.jsonl:5: expected a line of a snapshot"):
         read_workload(path)
+
+
+def test_endless_nesting_is_no_line_of_a_snapshot():
+    with pytest.raises(InputError, match="file:1: expected a line of a snapshot"):
+        parse_snapshot([(1, "[" * 100_000)], source="file")

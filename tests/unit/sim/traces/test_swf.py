@@ -99,3 +99,16 @@ def test_a_workload_written_as_swf_reads_back(tmp_path):
         (j.spec.id, j.submit_ms, j.run_ms, j.spec.replicas, j.outcome) for j in first.jobs
     ]
     assert second.start_unix_ms == first.start_unix_ms
+
+
+@pytest.mark.parametrize("wrong", [swf(2, 10**22, 5), swf(2, 1, 10**22), swf(2, 1, 5, requested=10**20)])
+def test_numbers_too_large_to_be_true_are_counted_and_left_out(tmp_path, wrong):
+    workload = read_workload(write_lines(tmp_path / "a.swf", swf(1, 0, 5), wrong))
+    assert [job.spec.id for job in workload.jobs] == [1]
+    assert [(part.count, part.lines) for part in workload.skipped] == [(1, (2,))]
+    assert "too large" in workload.skipped[0].reason
+
+
+def test_jobs_whose_own_numbers_are_too_large_are_numbered_anew(tmp_path):
+    workload = read_workload(write_lines(tmp_path / "a.swf", swf(10**20, 0, 5), swf(7, 1, 5)))
+    assert [job.spec.id for job in workload.jobs] == [1, 2]
