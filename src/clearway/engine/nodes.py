@@ -27,7 +27,6 @@ from clearway.engine.tables import (
 )
 from clearway.model.errors import InputError
 from clearway.model.jobs import Request
-from clearway.model.units import DEVICES_PER_MODEL_MAX
 
 if TYPE_CHECKING:
     from clearway.engine.inventory import Inventory
@@ -36,6 +35,9 @@ UNCOUNTED = 1 << 50
 """CPUs (milli) and memory (bytes) of a node that does not say: more than any job asks, far from overflow."""
 
 FABRIC_LABEL = "fabric"
+
+MODELS_MAX = 62
+"""Device models in one cluster: a class names the models that it allows in a signed 64-bit mask."""
 
 
 class Names:
@@ -205,11 +207,11 @@ class Classes:
 
 
 def model_number(models: Names, model: str) -> int:
-    """The number of a device model; there is room for `DEVICES_PER_MODEL_MAX` models in a mask."""
+    """The number of a device model; there is room for `MODELS_MAX` of them in a mask."""
     number = models.number(model)
-    if number >= DEVICES_PER_MODEL_MAX:
+    if number >= MODELS_MAX:
         raise InputError(
-            f"device model {model!r}: expected at most {DEVICES_PER_MODEL_MAX} different device models in one cluster, "
+            f"device model {model!r}: expected at most {MODELS_MAX} different device models in one cluster, "
             f"found one more; give devices that may stand in for one another the same model name"
         )
     return number

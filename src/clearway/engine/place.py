@@ -49,13 +49,10 @@ from clearway.engine.tables import (
     POOL_SIZE,
 )
 
-MODELS_MAX: Final = 62
-"""Device models in one cluster: a class names the models that it allows in a signed 64-bit mask."""
 TOTAL_ANY: Final = 62
 """Slot of `totals` that sums the wholly free, usable devices of every model; slots below are single models."""
 TOTALS: Final = 63
 
-SCORE_WORST: Final = 1 << 62
 
 
 @compiled_inline
