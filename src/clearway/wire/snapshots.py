@@ -56,4 +56,6 @@ def parse_snapshot(lines: Iterable[tuple[int, str]], *, source: str) -> ClusterS
 def _check_head(data: dict[str, Any]) -> dict[str, Any]:
     if data.get("format") != FORMAT or data.get("version") != VERSION:
         raise ValueError(f"another format or version than {FORMAT} {VERSION}")
+    if type(data.get("at_ms")) is not int or not isinstance(data.get("nodes_away"), list):
+        raise ValueError("no time (at_ms) or no list of nodes (nodes_away)")
     return data

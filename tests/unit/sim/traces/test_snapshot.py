@@ -81,6 +81,15 @@ def test_line_that_is_cut_is_named(write):
         read_workload(path)
 
 
-def test_endless_nesting_is_no_line_of_a_snapshot():
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[" * 100_000,
+        '{"format": "clearway-snapshot", "version": 1}',
+        '{"format": "clearway-snapshot", "version": 1, "at_ms": "x", "nodes_away": []}',
+        '{"format": "clearway-snapshot", "version": 1, "at_ms": 1, "nodes_away": 3}',
+    ],
+)
+def test_first_line_that_is_none_of_a_snapshot_is_named(line):
     with pytest.raises(InputError, match="file:1: expected a line of a snapshot"):
-        parse_snapshot([(1, "[" * 100_000)], source="file")
+        parse_snapshot([(1, line)], source="file")
