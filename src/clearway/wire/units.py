@@ -338,7 +338,7 @@ def parse_devices(value: Scalar) -> DeviceRequest:
         elif re.fullmatch(rf"{_NUMBER}\s*[KMGT]i?B", part, re.IGNORECASE) and not memory:
             memory = parse_memory(part)
         elif re.fullmatch(r"[A-Za-z][\w.+ -]*", part) and place == 0:
-            model = part
+            model = part.strip()
         else:
             raise ParseError(expected=expected, found=value, hint="each part at most once, the model first")
     if model.lower() in NO_MODELS:

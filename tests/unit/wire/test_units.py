@@ -234,6 +234,7 @@ def test_a_share_outside_of_one_device_is_an_error(value):
     [
         (8, DeviceRequest(8)),
         ("H100:8", DeviceRequest(8, "H100")),
+        ("H100 :8", DeviceRequest(8, "H100")),
         ("A100:40GB:2", DeviceRequest(2, "A100", 40 * GIB)),
         ("A100:2:40GB", DeviceRequest(2, "A100", 40 * GIB)),
         ("H100", DeviceRequest(1, "H100")),
