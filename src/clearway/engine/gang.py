@@ -448,35 +448,6 @@ def can_name_by_capacity(box: Box, cls: int, weights: np.ndarray) -> bool:
 
 
 @compiled_inside
-def name_in_level(
-    box: Box,
-    cls: int,
-    level: int,
-    end_ms: int,
-    weights: np.ndarray,
-    model: int,
-    at_nodes: np.ndarray,
-    at_devices: np.ndarray,
-) -> bool:
-    """Name a gang in the smallest domain of one level that holds it, by the capacities in the work space; they are as
-    before where that fails."""
-    replicas = len(at_nodes)
-    domain = smallest_domain(box, replicas, level)
-    if domain == NONE:
-        return False
-    if can_name_by_capacity(box, cls, weights):
-        keep_domain(box, level, domain)
-        name_by_capacity(box, cls, replicas, at_nodes, at_devices)
-        return True
-    if box.classes[CLASS_SOCIAL, cls] == 0:
-        return name_one_by_one(box, cls, end_ms, weights, model, level, domain, at_nodes, at_devices)
-    if name_among_neighbours(box, cls, end_ms, weights, model, level, domain, at_nodes, at_devices):
-        return True
-    fill_capacity(box, cls, end_ms, replicas, model)  # the domains that were tried have none left
-    return False
-
-
-@compiled_inside
 def place_gang_on(
     box: Box,
     cls: int,
@@ -494,18 +465,29 @@ def place_gang_on(
     total = fill_capacity(box, cls, end_ms, replicas, model)
     if total < replicas:
         return REASON_FRAGMENTATION if box.meta[META_RESERVATIONS] == 0 else REASON_RESERVED
-    if preferred != NONE and name_in_level(box, cls, preferred, end_ms, weights, model, at_nodes, at_devices):
-        return PLACED
     narrowest = LEVEL_NODE if weights[WEIGHT_TOPOLOGY] != 0.0 else widest
-    for step in range(LEVEL_NODE, LEVEL_SITE + 2):
-        level = level_of_step(step)
-        if level != LEVEL_NVLINK and (level > max(widest, LEVEL_NODE) or level < narrowest):
+    for step in range(LEVEL_NODE - 1, LEVEL_SITE + 2):
+        level = preferred if step < LEVEL_NODE else level_of_step(step)
+        if step < LEVEL_NODE:  # what the job prefers comes first
+            if level == NONE:
+                continue
+        else:
+            if level != LEVEL_NVLINK and (level > max(widest, LEVEL_NODE) or level < narrowest):
+                continue
+            if not is_level_used(box, level, widest) or (level == LEVEL_NVLINK and narrowest > LEVEL_NODE):
+                continue
+        domain = smallest_domain(box, replicas, level)
+        if domain == NONE:
             continue
-        if not is_level_used(box, level, widest) or (level == LEVEL_NVLINK and narrowest > LEVEL_NODE):
-            continue
-        if level == preferred:
-            continue
-        if name_in_level(box, cls, level, end_ms, weights, model, at_nodes, at_devices):
+        if can_name_by_capacity(box, cls, weights):
+            keep_domain(box, level, domain)
+            name_by_capacity(box, cls, replicas, at_nodes, at_devices)
+            return PLACED
+        if box.classes[CLASS_SOCIAL, cls] == 1:
+            if name_among_neighbours(box, cls, end_ms, weights, model, level, domain, at_nodes, at_devices):
+                return PLACED
+            fill_capacity(box, cls, end_ms, replicas, model)  # the domains that were tried have none left
+        elif name_one_by_one(box, cls, end_ms, weights, model, level, domain, at_nodes, at_devices):
             return PLACED
     return REASON_TOPOLOGY if widest < LEVEL_SITE else REASON_FRAGMENTATION
 
