@@ -45,6 +45,8 @@ KEPT = (
     # A cut cycle went on at the front for ever, every millisecond; two jobs claimed less than they then held, in turns.
     (838, "short-sighted", make_world),
     (17_224, "srpt", make_world),
+    # A reservation of CPUs on a node without devices, under a power budget.
+    (55_315, "spread", make_power_world),
 )
 """Worlds that once broke an invariant."""
 

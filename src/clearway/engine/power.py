@@ -283,7 +283,7 @@ class PowerGate:
         alike; shares are counted as devices that nobody else uses."""
         box, account, watts = self.state.box, self.account, 0
         devices = self.state.by_row[row].spec.request.devices
-        link = int(box.res[RES_LINK, index])
+        link = int(box.res[RES_LINK, index]) if devices else NONE  # pools of nodes without devices have no first one
         while link != NONE:
             device = int(account.pools[POOL_DEVICE_BEGIN, box.links[LINK_POOL, link]])
             watts += int(box.links[LINK_COUNT, link]) * devices * int(account.least[device] - account.idle[device])

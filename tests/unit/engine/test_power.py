@@ -7,7 +7,8 @@ import pytest
 
 from clearway.engine.check import Checker
 from clearway.engine.policy import Backfill, Elasticity, Policy
-from clearway.model.events import PowerBudgetSet
+from clearway.model.cluster import NodeSpec
+from clearway.model.events import NodeAdded, PowerBudgetSet
 from clearway.model.jobs import Elastic
 from clearway.model.plan import Cap, Plan, ReasonCode, Resize
 from clearway.model.power import CURVE, capped_speed_ppm
@@ -179,3 +180,10 @@ def test_without_a_budget_a_reservation_begins_as_soon_as_its_devices_are_there(
     submit(kernel, *[{"devices": devices, "limit_ms": run * HOUR_MS} for devices, run in [(4, 2), (1, 1), (4, 1)]])
     kernel.handle(PowerBudgetSet(0, None))
     assert kernel.explain(3).start_ms == HOUR_MS
+
+
+def test_a_reservation_on_a_node_without_devices_needs_no_watts():
+    kernel = make_powered(2_000)
+    kernel.handle(NodeAdded(0, NodeSpec(name="n3", groups=(), cpu_milli=8_000)))
+    alone = {"devices": 0, "cpu_milli": 8_000, "nodes": ("n3",), "limit_ms": 1_000}
+    assert started_jobs(submit(kernel, alone, alone, {"devices": 1, "limit_ms": 9_000})) == [1, 3]
