@@ -54,7 +54,6 @@ TOTAL_ANY: Final = 62
 TOTALS: Final = 63
 
 
-
 @compiled_inline
 def share_memory(class_mem: int, share: int, device_mem: int) -> int:
     """Bytes that a share takes of a device: what was asked, else in proportion, rounded up; 0 of unknown memory."""
