@@ -100,6 +100,7 @@ class Pods:
         """The kernel that decides for the cluster; what it knows of nodes by a journal, the backend knows too."""
         kernel = Kernel(fit_to_pods(policy), run_times)
         self.backend.known_nodes = lambda: kernel.state.inventory.specs
+        self.backend.known_models = lambda: kernel.state.inventory.models.names
         return kernel
 
     def begin_intake(self, control: Control, store: Store) -> None:

@@ -27,7 +27,7 @@ from clearway.adapters.kubernetes.logs import STREAMS_MAX, LogCollector
 from clearway.adapters.kubernetes.manifests import OwnJob, find_fault, make_own_job, own_demand
 from clearway.adapters.kubernetes.mounting import bind_volumes
 from clearway.adapters.kubernetes.own_jobs import OwnJobs
-from clearway.adapters.kubernetes.pace import Pace
+from clearway.adapters.kubernetes.pace import PAUSE_MIN_S, Pace, rest
 from clearway.adapters.kubernetes.parse import parse_node, parse_pod
 from clearway.adapters.kubernetes.reasons import Reasons
 from clearway.adapters.kubernetes.runs import (
@@ -70,10 +70,6 @@ OTHERS: Final = (
 )
 """Objects that say something about pods and nodes; who may not read them does without, and says so in its log."""
 
-PAUSE_MIN_S: Final = 0.1
-PAUSE_MAX_S: Final = 15.0
-"""Pauses between tries double from the one to the other."""
-
 REFUSED_S: Final = 1.0
 """Pause after a call that the API server refused: what it was about is looked at anew, and may come to the same."""
 
@@ -87,10 +83,10 @@ READY_S: Final = 60.0
 class KubernetesBackend:
     """Implements `clearway.ports.backend.LastingBackend` on a real cluster.
 
-    Public beside the port. For the composition, to be set before `nodes` is called: `may_write`, see `Client`, and
-    `known_nodes`, which gives those of the journal, in the order in which they were added. For the intake: `book` under
-    `lock`; `now_ms`, the time of the last observation; `reasons` and `call_later`, for the backend's own thread;
-    `serve` and `poke`.
+    Public beside the port. For the composition, to be set before `nodes` is called: `may_write`, see `Client`;
+    `known_nodes`, which gives those of the journal, in the order in which they were added; `known_models` of devices,
+    in the order of their numbers in the engine. For the intake: `book` under `lock`; `now_ms`, the time of the last
+    observation; `reasons` and `call_later`, for the backend's own thread; `serve` and `poke`.
     """
 
     def __init__(self, config: KubernetesConfig) -> None:
@@ -98,6 +94,7 @@ class KubernetesBackend:
         self.lock = threading.Lock()
         self.now_ms = 0
         self.known_nodes: Callable[[], Iterable[NodeSpec]] = tuple
+        self.known_models: Callable[[], Iterable[str]] = tuple
         self.may_write: Callable[[], bool] | None = None
         self._on_change: Callable[[], None] = _nothing
         self._config = config
@@ -117,6 +114,7 @@ class KubernetesBackend:
         if self._thread is None:
             self._begin()
         with self.lock:
+            self.book.nodes.models.know(self.known_models())
             return self.book.nodes.specs(self.known_nodes())
 
     def connect(self, now_ms: int, holdings: Sequence[Holding], world: World) -> Sequence[Event]:
@@ -188,7 +186,11 @@ class KubernetesBackend:
             demand = own_demand(found if job.request.devices else "")
             nodes.lasting_demands.add(demand)
             label = nodes.add_demand(demand)
-            models = job.request.device_models or nodes.models.named(found)
+            models = job.request.device_models or nodes.models.keep_known(nodes.models.named(found))
+            if not nodes.models.has_room(models):
+                raise InputError(
+                    f"{job.name or 'a job without a name'}: expected device models that nodes have, found others"
+                )
         labels = (*job.request.node_labels, label)
         return replace(job, request=replace(job.request, node_labels=labels, device_models=models))
 
@@ -315,7 +317,7 @@ class KubernetesBackend:
             except ExpiredError as error:
                 log.info("%s is listed anew: %s", path, error)
                 version = ""
-                await _rest(PAUSE_MIN_S)
+                await rest(PAUSE_MIN_S)
             except ApiError as error:
                 if not self._listed[path].is_set() and path not in OTHERS:
                     raise
@@ -323,10 +325,10 @@ class KubernetesBackend:
                 log.log(logging.WARNING if is_new else logging.DEBUG, "%s", error)
                 self._listed[path].set()
                 version = ""
-                pause_s = await _rest(pause_s)
+                pause_s = await rest(pause_s)
             except UnreachableError as error:
                 log.info("%s", error)
-                pause_s = await _rest(max(pause_s, error.retry_after_s))
+                pause_s = await rest(max(pause_s, error.retry_after_s))
 
     def _takers_of(self, path: str) -> tuple[Callable[[list[Json]], None], Callable[[Change], None]]:
         """How lists and changes of objects are taken in that only say something about pods and nodes."""
@@ -351,6 +353,8 @@ class KubernetesBackend:
                 self.book.put_other(kind, change.data, is_gone=is_gone)
             except UnreadableError as error:
                 log.warning("left out: %s", error)
+            except Exception:  # about this object alone
+                self._note_fault(kind, change.data)
 
         return take_list, take
 
@@ -388,12 +392,20 @@ class KubernetesBackend:
         else:
             self._put_pod(change.data)
 
+    def _note_fault(self, kind: str, data: Json) -> None:
+        """In an `except`: an object could not be judged as it is."""
+        metadata = data["metadata"]
+        name = f"{kind} {metadata.get('namespace', '')}/{metadata.get('name', '')}"
+        self.book.guard.note((kind, metadata.get("uid")), metadata.get("resourceVersion"), name)
+
     def _put_pod(self, data: Json) -> None:
         try:
             known = self.book.pods.get(data["metadata"]["uid"])
             self.book.put_pod(parse_pod(data, self._config, known))
         except UnreadableError as error:
             log.warning("left out: %s", error)
+        except Exception:  # about this pod alone
+            self._note_fault("pod", data)
 
     def _changed(self) -> None:
         """The book changed: look up what it wants to know, and wake the driver."""
@@ -413,7 +425,7 @@ class KubernetesBackend:
                 size: int | None = gang_size(await self._client.get(source.path))
                 break
             except UnreachableError:
-                pause_s = await _rest(pause_s)
+                pause_s = await rest(pause_s)
             except (ApiError, UnreadableError) as error:
                 log.warning("%s %s/%s: %s", source.kind, source.namespace, source.name, error)
                 size = None
@@ -515,7 +527,7 @@ class KubernetesBackend:
                 await self._client.patch(scale.source.path, body)
                 return
             except UnreachableError:
-                pause_s = await _rest(pause_s)
+                pause_s = await rest(pause_s)
             except ApiError as error:
                 log.warning("job %d: %s", scale.job, error)
                 with self.lock:
@@ -534,7 +546,7 @@ class KubernetesBackend:
                         await self._client.patch(f"{root}/{job['metadata']['name']}", {"spec": {"suspend": False}})
                 return
             except UnreachableError:
-                pause_s = await _rest(pause_s)
+                pause_s = await rest(pause_s)
 
     # --- what became of submitted jobs, in the backend's thread ---------------------------------------------------
 
@@ -568,7 +580,7 @@ class KubernetesBackend:
                 return True
             except UnreachableError as error:
                 log.info("pod %s/%s: %s; trying again", pod.namespace, pod.name, error)
-                pause_s = await _rest(max(pause_s, error.retry_after_s))
+                pause_s = await rest(max(pause_s, error.retry_after_s))
             except ApiError as error:
                 log.warning("pod %s/%s: %s", pod.namespace, pod.name, error)
                 await asyncio.sleep(REFUSED_S)
@@ -580,9 +592,3 @@ class KubernetesBackend:
 
 def _nothing() -> None:
     """Nobody is served yet."""
-
-
-async def _rest(pause_s: float) -> float:
-    """Wait; returns the next, longer pause."""
-    await asyncio.sleep(min(pause_s, PAUSE_MAX_S))
-    return min(2 * pause_s, PAUSE_MAX_S)

@@ -23,6 +23,7 @@ from clearway.adapters.kubernetes.entries import Wants, real_name
 from clearway.adapters.kubernetes.errors import UnreadableError
 from clearway.adapters.kubernetes.facts import PodFacts, PodPhase
 from clearway.adapters.kubernetes.gangs import Group, own_key, single_of
+from clearway.adapters.kubernetes.guard import BROKEN
 from clearway.adapters.kubernetes.jobs import make_arrival
 from clearway.adapters.kubernetes.manifests import OwnJob
 from clearway.adapters.kubernetes.placing import Placing
@@ -72,7 +73,6 @@ class Book(Placing):
         super().__init__(config)
         self._limited: dict[JobId, None] = {}
         self._models_seen = 0
-        self._arrivals: list[Arrival] = []
 
     def set_queues(self, names: tuple[str, ...], default: str) -> None:
         """Queues that jobs of groups from now on may name, and the one of all others."""
@@ -299,7 +299,7 @@ class Book(Placing):
         for key in dirty:
             bundle = self.bundles.get(key)
             if bundle is not None:
-                self._settle(now_ms, bundle)
+                self._judge(now_ms, bundle, self._settle)
         self.nodes.sweep(self._find_wanted)
         early, self._events = self._events, []
         return [*self.nodes.tell(now_ms, is_first=is_first), *early]
@@ -380,9 +380,11 @@ class Book(Placing):
         self._actions += idle
         if not idle and bundle.job is not None and bundle.wants is not None:
             known = bundle.wants.devices, bundle.wants.models
-            is_other = pods[0].device_claims and bundle.wants.label != self.nodes.add_demand(
+            is_other = bool(pods[0].device_claims) and bundle.wants.label != self.nodes.add_demand(
                 self.nodes.demand_of(*pods)
             )
+            share = pods[0].share
+            is_other = is_other or (share is not None and bool(self.nodes.find_share_fault(share)))
             if is_other or known != self.nodes.devices_of(pods):
                 self._events.append(JobCancelled(now_ms, bundle.job))
                 self._forget(bundle)
@@ -392,7 +394,7 @@ class Book(Placing):
     def _offer(self, now_ms: int, bundle: Bundle, pods: Sequence[PodFacts]) -> None:
         if is_mixed(pods) and not gang_key(bundle.group.key):
             for part in self._split(bundle, pods):
-                self._settle(now_ms, part)
+                self._judge(now_ms, part, self._settle)
             return
         try:
             arrival = make_arrival(now_ms, bundle, pods, self.nodes, self._config)
@@ -484,19 +486,10 @@ class Book(Placing):
             self._release(now_ms, bundle)
         if obstacle:
             cause = StopCause.NODE_FAILED if bundle.own is None else StopCause.START_FAILED
+            if obstacle == BROKEN or self._lacks_binder(pairs):
+                cause = StopCause.MIGRATED  # no node is to blame
             self._stop(now_ms, bundle, cause, obstacle)
         return not obstacle
-
-    def _is_well(self, slot: Slot) -> bool:
-        """Whether a slot's pod is there, lies where it should, and has not failed."""
-        pod = self.pods.get(slot.pod)
-        if pod is None or pod.phase is PodPhase.FAILED or self._is_lost(pod):
-            return False
-        place = self._places.get(slot.pod, "")
-        if place and place != real_name(slot.node):  # somebody else bound it: it holds what the engine does not count
-            self.nodes.ours.discard(slot.pod)
-            self.nodes.touch(place)
-        return pod.is_over or bool(place)
 
     def _part(self, bundle: Bundle, pods: Sequence[PodFacts]) -> None:
         """Pods beyond the size of a gang that runs are jobs of their own."""
@@ -531,11 +524,6 @@ class Book(Placing):
                 run.asked.add(pod.uid)
                 self._actions.append(Evict(pod))
 
-    def _is_lost(self, pod: PodFacts) -> bool:
-        """Whether it was told to go and lies where no kubelet will say that it went."""
-        entry = self.nodes.entries.get(pod.node)
-        return pod.is_leaving and (entry is None or entry.is_gone or not entry.facts.is_ready)
-
     def _end_stopped(self, now_ms: int, bundle: Bundle, run: Run) -> None:
         self._let_go(bundle, run)
         if run.is_parked and run.next_slots is None and bundle.group.source is not None:
@@ -555,16 +543,6 @@ class Book(Placing):
             self._hold(now_ms, bundle, stopped)
         else:
             self._events.append(stopped)
-
-    def _note_saved(self, bundle: Bundle, run: Run) -> None:
-        """What a submitted job that saves had done is safe; where it was killed, up to its last regular checkpoint."""
-        own = bundle.own
-        if own is None or not own.interval_ms or run.started_ms is None:
-            return
-        ran_ms = max(run.since_ms - run.started_ms, 0)
-        if run.is_killed:
-            ran_ms = ran_ms // own.interval_ms * own.interval_ms
-        bundle.saved_ms += ran_ms * min(len(run.slots), own.replicas) // own.replicas
 
     def _go_on(self, now_ms: int, bundle: Bundle, run: Run, slots: list[Slot]) -> None:
         """A job that was resized has left its devices: its Job makes the pods of its next run."""

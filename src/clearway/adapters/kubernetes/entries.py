@@ -56,3 +56,28 @@ class NodeEntry:
     told_down: set[int] = field(default_factory=set)
     told_silent: bool = False
     is_gone: bool = False
+
+
+def weighs_the_same(one: PodFacts, other: PodFacts) -> bool:
+    """Whether it is the same for its node and for its neighbours."""
+    return (
+        one.amounts == other.amounts
+        and one.demand == other.demand
+        and one.marks == other.marks
+        and one.company == other.company
+        and one.held == other.held
+        and one.is_leaving == other.is_leaving
+    )
+
+
+def alias_number(name: NodeName) -> int:
+    """How often the node of this name had come."""
+    _, _, number = name.partition(ALIAS_MARK)
+    return int(number) if number else 1
+
+
+def next_alias(entry: NodeEntry) -> NodeName:
+    """Under which name the node comes now; it counts."""
+    entry.aliases += 1
+    name = entry.facts.name
+    return NodeName(name if entry.aliases == 1 else f"{name}{ALIAS_MARK}{entry.aliases}")

@@ -14,6 +14,7 @@ from typing import Final
 
 from clearway.adapters.kubernetes.backend import KubernetesBackend
 from clearway.adapters.kubernetes.facts import PodFacts
+from clearway.adapters.kubernetes.guard import BROKEN
 from clearway.adapters.kubernetes.placement import summarize_mismatches
 from clearway.adapters.kubernetes.runs import Arrival
 from clearway.model.cluster import TenantSpec
@@ -135,7 +136,12 @@ class Intake:
                 bundle = self._backend.book.jobs.get(job)
                 pods = [] if bundle is None else self._backend.book.waiting(bundle)[:PODS_TOLD_MAX]
             if pods and explanation.reasons:
-                message = _compose(await self._judge_nodes(pods[0]), explanation)
+                try:
+                    about_nodes = await self._judge_nodes(pods[0])
+                except Exception:  # about these pods alone
+                    self._backend.book.guard.note(("judged", pods[0].uid), pods[0], f"pod {pods[0].name}")
+                    about_nodes = BROKEN
+                message = _compose(about_nodes, explanation)
                 tell = self._backend.reasons.tell
                 await asyncio.gather(*(tell(pod, message, is_first=pod is pods[0], again_ns=AGAIN_NS) for pod in pods))
 

@@ -16,9 +16,10 @@ from typing import Any
 from clearway.adapters.kubernetes.claims import Claims
 from clearway.adapters.kubernetes.company import Region, Society
 from clearway.adapters.kubernetes.config import KubernetesConfig
-from clearway.adapters.kubernetes.entries import ALIAS_MARK, NodeEntry, Wants, real_name
+from clearway.adapters.kubernetes.entries import NodeEntry, Wants, alias_number, next_alias, real_name, weighs_the_same
 from clearway.adapters.kubernetes.facts import Demand, NodeFacts, PodFacts, Share, Term, Toleration, Wish
-from clearway.adapters.kubernetes.models import Models
+from clearway.adapters.kubernetes.guard import BROKEN, Guard
+from clearway.adapters.kubernetes.models import LEFT_OUT, Models
 from clearway.adapters.kubernetes.offers import find_first, find_left, make_claimed, make_groups
 from clearway.adapters.kubernetes.parse import CPU, MEMORY
 from clearway.adapters.kubernetes.placement import (
@@ -75,6 +76,7 @@ class Nodes:
         self.volumes = Volumes()
         self.claims = Claims(config.device_drivers)
         self.models = Models()
+        self.guard = Guard()
         self.has_binder = False
         self.lasting_demands: set[Demand] = set()
 
@@ -180,9 +182,10 @@ class Nodes:
         first = pods[0]
         if not first.device_claims or first.devices:
             device = first.demand.device
-            return first.devices, (device,) if names_devices(device) else self.models.named(device)
+            names = (device,) if names_devices(device) else self.models.named(device)
+            return first.devices, self.models.keep_known(names)
         need = self.claims.need_of(self._find_wishes(pods))
-        return need.devices, need.models
+        return need.devices, self.models.keep_known(need.models)
 
     def demand_of(self, *pods: PodFacts) -> Demand:
         """Where equal pods may lie, their volumes and claims on devices regarded as they are now."""
@@ -274,7 +277,7 @@ class Nodes:
         pods[pod.uid] = pod
         if pod.claims:
             self.volumes.use(pod)
-        if before is not None and _weighs_the_same(before, pod):
+        if before is not None and weighs_the_same(before, pod):
             return
         if entry is not None:
             _count(entry.used, pod, 1)
@@ -282,22 +285,28 @@ class Nodes:
                 _count(entry.used, before, -1)
         if pod.uid not in self._unbound:
             if before is not None:
-                self.society.count(before, node, -1)
-            self.society.count(pod, node, 1)
+                self._count_company(before, node, -1)
+            self._count_company(pod, node, 1)
         self.touch(node)
+
+    def _count_company(self, pod: PodFacts, node: str, more: int) -> None:
+        try:
+            self.society.count(pod, node, more)
+        except Exception:  # about this pod alone, which holds what it asks all the same
+            self.guard.note(("company", pod.uid), pod, f"pod {pod.namespace}/{pod.name}")
 
     def keep_unbound(self, pod: PodFacts, node: str) -> None:
         """The pod has its place and is not bound to it: it holds what it asks, and is nobody's neighbour yet."""
         if pod.uid not in self._unbound:
             self._unbound.add(pod.uid)
-            self.society.count(pod, node, -1)
+            self._count_company(pod, node, -1)
             self.touch(node)
 
     def may_bind(self, pod: PodFacts, node: str) -> None:
         """The pod is bound to its place now, or will be."""
         if pod.uid in self._unbound:
             self._unbound.discard(pod.uid)
-            self.society.count(pod, node, 1)
+            self._count_company(pod, node, 1)
             self.touch(node)
 
     def lift(self, uid: str, node: str) -> None:
@@ -309,7 +318,7 @@ class Nodes:
             if entry is not None:
                 _count(entry.used, pod, -1)
             if uid not in self._unbound:
-                self.society.count(pod, node, -1)
+                self._count_company(pod, node, -1)
             if pod.device_claims:
                 self.claims.release(uid)
             if pod.claims:
@@ -346,6 +355,13 @@ class Nodes:
     def _find_mismatch(
         self, demand: Demand, label: tuple[str, str] | None, entry: NodeEntry, free: Mapping[str, int]
     ) -> str:
+        try:
+            return self._compare(demand, label, entry, free)
+        except Exception:  # about these pods alone
+            self.guard.note(demand, None, f"what pods demand of nodes ({demand_label(demand)[0]})")
+            return BROKEN
+
+    def _compare(self, demand: Demand, label: tuple[str, str] | None, entry: NodeEntry, free: Mapping[str, int]) -> str:
         words = entry.lasting.get(label) if label is not None else None
         if words is None:
             words = find_lasting_mismatch(demand, entry.facts)
@@ -416,6 +432,8 @@ class Nodes:
         """Why this pod cannot lie on the node now, in the words of Kubernetes' own scheduler; "" = it can."""
         if not entry.facts.is_ready:
             return "node(s) were not ready"
+        if (pod.devices or pod.device_claims) and entry.facts.name in self.models.left_out:
+            return LEFT_OUT
         demand = self.demand_of(pod)
         if words := self.find_mismatch(demand, entry) or self.claims.judge(demand.wishes, entry.facts.name):
             return words
@@ -438,10 +456,10 @@ class Nodes:
             before = last.get(name)
             entry.alias, entry.aliases = NodeName(name), 1
             if before is not None:
-                entry.alias, entry.aliases = before.name, _alias_number(before.name)
+                entry.alias, entry.aliases = before.name, alias_number(before.name)
             entry.told = self._make_spec(entry)
             if before is not None and (before.groups, _place(before)) != (entry.told.groups, _place(entry.told)):
-                entry.alias = _next_alias(entry)
+                entry.alias = next_alias(entry)
                 entry.told = self._make_spec(entry)
         return tuple(entry.told for _, entry in sorted(self.entries.items()) if entry.told is not None)
 
@@ -468,7 +486,7 @@ class Nodes:
             self._tell_gone(entry, now_ms, "its devices or its place changed", events)
         if entry.told is None:
             if entry.facts.is_ready:
-                entry.alias = _next_alias(entry)
+                entry.alias = next_alias(entry)
                 entry.told = self._make_spec(entry)
                 events.append(NodeAdded(now_ms, entry.told))
                 self.touch(entry.facts.name)  # what else is to be said is said once the node is known
@@ -496,7 +514,7 @@ class Nodes:
             entry.told_silent = is_silent
 
     def _tell_devices(self, entry: NodeEntry, now_ms: int, events: list[Event]) -> None:
-        down = find_taken(entry, self.ours, self.claims)
+        down = find_taken(entry, self.ours, self.claims) if entry.told is not None and entry.told.groups else set()
         taken, back = sorted(down - entry.told_down), sorted(entry.told_down - down)
         events += [DeviceDown(now_ms, entry.alias, device, HELD_BY_OTHERS) for device in taken]
         events += [DeviceUp(now_ms, entry.alias, device) for device in back]
@@ -512,7 +530,9 @@ class Nodes:
         ]
         return NodeSpec(
             name=entry.alias,
-            groups=(*make_groups(facts), *make_claimed(self.claims.groups_on(facts.name))),
+            groups=self.models.admit(
+                facts.name, (*make_groups(facts), *make_claimed(self.claims.groups_on(facts.name)))
+            ),
             cpu_milli=find_left(facts, others, CPU),
             memory_bytes=find_left(facts, others, MEMORY),
             nvlink=find_first(labels, config.nvlink_labels),
@@ -552,32 +572,9 @@ def _count(used: dict[str, int], pod: PodFacts, more: int) -> None:
         used[name] = used.get(name, 0) + more * amount
 
 
-def _weighs_the_same(one: PodFacts, other: PodFacts) -> bool:
-    """Whether it is the same for its node and for its neighbours."""
-    return (
-        one.amounts == other.amounts
-        and one.demand == other.demand
-        and one.marks == other.marks
-        and one.company == other.company
-        and one.held == other.held
-        and one.is_leaving == other.is_leaving
-    )
-
-
 def liking_label(liking: Liking) -> str:
     """The label, the same in every process, by which nodes say how much they are liked."""
     return LIKING_PREFIX + hashlib.sha256(repr(liking).encode()).hexdigest()[:16]
-
-
-def _alias_number(name: NodeName) -> int:
-    _, _, number = name.partition(ALIAS_MARK)
-    return int(number) if number else 1
-
-
-def _next_alias(entry: NodeEntry) -> NodeName:
-    entry.aliases += 1
-    name = entry.facts.name
-    return NodeName(name if entry.aliases == 1 else f"{name}{ALIAS_MARK}{entry.aliases}")
 
 
 def _place(spec: NodeSpec) -> tuple[str, str, str]:

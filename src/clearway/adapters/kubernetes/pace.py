@@ -14,6 +14,10 @@ from clearway.adapters.kubernetes.errors import UnreachableError
 FIRST: Final = 32
 """Calls at once before anything is known of the server."""
 
+PAUSE_MIN_S: Final = 0.1
+PAUSE_MAX_S: Final = 15.0
+"""Pauses between tries double from the one to the other."""
+
 
 class Pace:
     """Around each call: `async with pace`. Those that wait go in order. most: the bound. One event loop only."""
@@ -70,3 +74,9 @@ class Pace:
             if not waiter.done():
                 waiter.set_result(None)
                 self._count += 1
+
+
+async def rest(pause_s: float) -> float:
+    """Wait; returns the next, longer pause."""
+    await asyncio.sleep(min(pause_s, PAUSE_MAX_S))
+    return min(2 * pause_s, PAUSE_MAX_S)

@@ -1,14 +1,15 @@
 """Places for pods: bindings of a run are made whole, or not at all, and given back where they cannot be."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.convoys import PERMIT_MS, REST_FIRST_MS, REST_MAX_MS
 from clearway.adapters.kubernetes.entries import real_name
-from clearway.adapters.kubernetes.facts import PodFacts
+from clearway.adapters.kubernetes.facts import PodFacts, PodPhase
 from clearway.adapters.kubernetes.gangs import ELASTIC
+from clearway.adapters.kubernetes.guard import BROKEN
 from clearway.adapters.kubernetes.manifests import binding_annotations
-from clearway.adapters.kubernetes.runs import CONFLICTS_MAX, REST_MS, Bind, Bundle, Run, Scale, Slot
+from clearway.adapters.kubernetes.runs import CONFLICTS_MAX, REST_MS, Arrival, Bind, Bundle, Run, Scale, Slot
 from clearway.adapters.kubernetes.shares import KAI
 from clearway.adapters.kubernetes.sightings import Sightings
 from clearway.model.events import Event, JobCancelled, JobFinished, JobHeld, JobStopped
@@ -26,10 +27,67 @@ class Placing(Sightings):
         self.jobs: dict[JobId, Bundle] = {}
         self._generations: dict[JobId, int] = {}
         self._events: list[Event] = []
+        self._arrivals: list[Arrival] = []
+
+    # --- what cannot be judged ------------------------------------------------------------------------------------
+
+    def _judge(self, now_ms: int, bundle: Bundle, judge: Callable[[int, Bundle], None]) -> None:
+        """Have a group looked at. Where that goes wrong by a mistake of ours it is left out until a pod of it changes:
+        a run goes on as it is, a job that waits is taken back, and what was told before stays told."""
+        key = bundle.group.key
+        if bundle.run is None and key in self.guard and self.guard.knows(key, self._version(bundle)):
+            return
+        try:
+            judge(now_ms, bundle)
+        except Exception:  # about these pods alone
+            self._note_fault(bundle)
+            self._give_up(now_ms, bundle)
+        else:
+            if bundle.run is None and not bundle.refused:
+                self.guard.forget(key)
+
+    def _version(self, bundle: Bundle) -> tuple[PodFacts, ...]:
+        return tuple(self.pods[uid] for uid in bundle.members if uid in self.pods)
+
+    def _note_fault(self, bundle: Bundle) -> None:
+        """In an `except`: pods of the group could not be judged as they are."""
+        self.guard.note(bundle.group.key, self._version(bundle), f"group {bundle.group.key}")
+
+    def _give_up(self, now_ms: int, bundle: Bundle) -> None:
+        """The group's pods could not be judged: nothing is bound, its job is taken back, and they are told so."""
+        run = bundle.run
+        if bundle.own is not None or (run is not None and not run.pending):
+            return
+        if run is not None:
+            self._give_back(now_ms, bundle, run, StopCause.MIGRATED, BROKEN)
+        if bundle.job is not None:
+            self._events.append(JobCancelled(now_ms, bundle.job))
+        if bundle.job is not None or bundle.key:
+            self._forget(bundle)
+            bundle.is_again = True
+        self._arrivals = [arrival for arrival in self._arrivals if arrival.group != bundle.group.key]
+        bundle.refused = ""
+        self._refuse(bundle, self._live(bundle), BROKEN)
+
+    # --- places ---------------------------------------------------------------------------------------------------
 
     def _fill(self, pairs: Sequence[tuple[Slot, PodFacts]], bundle: Bundle, run: Run) -> str:
         """Bind each pod to its slot's node, all or none; returns what is in the way of one, "" = nothing."""
         laid: list[PodFacts] = []
+        before, pending = [slot.pod for slot, _ in pairs], len(run.pending)
+        try:
+            return self._put(pairs, bundle, run, laid)
+        except Exception:  # about these pods alone
+            self._note_fault(bundle)
+            for pod in laid:
+                self._lift(pod.uid)
+            for (slot, pod), uid in zip(pairs, before, strict=True):
+                slot.pod = uid
+                self.nodes.claims.release(pod.uid)
+            del run.pending[pending:]
+            return BROKEN
+
+    def _put(self, pairs: Sequence[tuple[Slot, PodFacts]], bundle: Bundle, run: Run, laid: list[PodFacts]) -> str:
         obstacle = ""
         for slot, pod in pairs:
             obstacle = self.nodes.find_obstacle(pod, slot.node)
@@ -37,9 +95,9 @@ class Placing(Sightings):
                 bundle.conflicts += 1
             if obstacle := obstacle or self.nodes.take_devices(pod, slot.node, slot.devices):
                 break
+            laid.append(pod)
             self._places[pod.uid] = real_name(slot.node)
             self.nodes.lay(pod, real_name(slot.node))
-            laid.append(pod)
         if obstacle:
             for pod in laid:
                 self._lift(pod.uid)
@@ -56,7 +114,12 @@ class Placing(Sightings):
         return ""
 
     def _find_conflict(self, pod: PodFacts, slot: Slot) -> str:
-        return self.nodes.find_conflict(pod, slot.node) or self.nodes.find_mistake(pod, slot.node, slot.devices)
+        fault = "" if pod.share is None else self.nodes.find_share_fault(pod.share)
+        fault = fault or self.nodes.find_conflict(pod, slot.node)
+        return fault or self.nodes.find_mistake(pod, slot.node, slot.devices)
+
+    def _lacks_binder(self, pairs: Sequence[tuple[Slot, PodFacts]]) -> bool:
+        return any(pod.share is not None and bool(self.nodes.find_share_fault(pod.share)) for _, pod in pairs)
 
     def _release(self, now_ms: int, bundle: Bundle) -> None:
         """Make the bindings of a run; of a convoy once all parts have places, looked at once more, all or none."""
@@ -69,7 +132,10 @@ class Placing(Sightings):
         if late is not None:
             part, conflict = late
             assert part.run is not None
-            self._wait_for_parts(now_ms, part, part.run, conflict)
+            if conflict == BROKEN:
+                self._give_up(now_ms, part)
+            else:
+                self._wait_for_parts(now_ms, part, part.run, conflict)
             return
         for part in parts:
             assert part.run is not None
@@ -82,13 +148,20 @@ class Placing(Sightings):
         for part in parts:
             assert part.run is not None
             for bind in part.run.pending:
-                if conflict := self.nodes.find_change(bind.pod, bind.node):
+                if conflict := self._find_change(part, bind):
                     for one in judged:
                         self.nodes.keep_unbound(one.pod, one.node)
                     return part, conflict
                 self.nodes.may_bind(bind.pod, bind.node)
                 judged.append(bind)
         return None
+
+    def _find_change(self, part: Bundle, bind: Bind) -> str:
+        try:
+            return self.nodes.find_change(bind.pod, bind.node)
+        except Exception:  # about these pods alone
+            self._note_fault(part)
+            return BROKEN
 
     def _wait_for_parts(self, now_ms: int, bundle: Bundle, run: Run, reason: str = NO_PLACE) -> None:
         """Other parts of its convoy have found no places in time, or not beside it: it rests, and tries again."""
@@ -112,10 +185,23 @@ class Placing(Sightings):
         run = bundle.run
         assert run is not None
         bundle.run = None
-        cause = StopCause.MIGRATED if bundle.conflicts else StopCause.START_FAILED  # of a conflict no node is to blame
+        is_broken = obstacle == BROKEN
+        is_innocent = bundle.conflicts > 0 or is_broken  # of a conflict no node is to blame
+        cause = StopCause.MIGRATED if is_innocent else StopCause.START_FAILED
         self._events.append(JobStopped(now_ms, run.job, run.generation, cause, reason=obstacle))
         if bundle.own is not None:
             return
+        if is_broken:
+            self._give_up(now_ms, bundle)
+            return
+        try:
+            self._tell_anew(now_ms, bundle, run, obstacle)
+        except Exception:  # about these pods alone
+            self._note_fault(bundle)
+            self._give_up(now_ms, bundle)
+
+    def _tell_anew(self, now_ms: int, bundle: Bundle, run: Run, obstacle: str) -> None:
+        """Where the engine does not know what is in the way, the job is taken back, to be offered as it is now."""
         pods = self.waiting(bundle)[: bundle.size]
         is_other = bundle.wants is not None or bundle.conflicts > 0 or any(pod.claims for pod in pods)
         if is_other and bundle.wants != self.nodes.note_wants(pods):
@@ -156,3 +242,29 @@ class Placing(Sightings):
             self._dirty[bundle.group.key] = None
         else:
             self.bundles.pop(bundle.group.key, None)
+
+    def _is_well(self, slot: Slot) -> bool:
+        """Whether a slot's pod is there, lies where it should, and has not failed."""
+        pod = self.pods.get(slot.pod)
+        if pod is None or pod.phase is PodPhase.FAILED or self._is_lost(pod):
+            return False
+        place = self._places.get(slot.pod, "")
+        if place and place != real_name(slot.node):  # somebody else bound it: it holds what the engine does not count
+            self.nodes.ours.discard(slot.pod)
+            self.nodes.touch(place)
+        return pod.is_over or bool(place)
+
+    def _is_lost(self, pod: PodFacts) -> bool:
+        """Whether it was told to go and lies where no kubelet will say that it went."""
+        entry = self.nodes.entries.get(pod.node)
+        return pod.is_leaving and (entry is None or entry.is_gone or not entry.facts.is_ready)
+
+    def _note_saved(self, bundle: Bundle, run: Run) -> None:
+        """What a submitted job that saves had done is safe; where it was killed, up to its last regular checkpoint."""
+        own = bundle.own
+        if own is None or not own.interval_ms or run.started_ms is None:
+            return
+        ran_ms = max(run.since_ms - run.started_ms, 0)
+        if run.is_killed:
+            ran_ms = ran_ms // own.interval_ms * own.interval_ms
+        bundle.saved_ms += ran_ms * min(len(run.slots), own.replicas) // own.replicas

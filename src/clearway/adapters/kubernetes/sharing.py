@@ -5,9 +5,11 @@ that is `allocating` for the one for which the kubelet asks, so there is one suc
 """
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
 from clearway.adapters.kubernetes.client import Client
@@ -18,6 +20,8 @@ from clearway.adapters.kubernetes.runs import Bind
 from clearway.adapters.kubernetes.shares import ALLOCATING, BIND_REQUESTS, PHASE, TIMES, make_bind_request
 from clearway.adapters.kubernetes.sightings import Sightings
 from clearway.model.ids import NodeName
+
+log = logging.getLogger(__name__)
 
 LOOK_S: Final = 0.2
 """Pause between two looks at what the watch has brought."""
@@ -43,19 +47,31 @@ class Sharing:
         self._book = book
         self._lock = lock
         self._turns: dict[str, asyncio.Lock] = {}
+        self._doubt = asyncio.Event()
 
-    async def look_for_binder(self, found: Callable[[], None]) -> None:
-        """Return once KAI's API is there; `found` is called then."""
+    async def look_for_binder(self, changed: Callable[[], None]) -> None:
+        """Look for KAI's API, for ever; `changed` is called whenever it came or went."""
         while True:
+            self._doubt.clear()
             try:
                 await self._client.get(BIND_REQUESTS)
-                break
-            except (ApiError, UnreachableError):
-                await asyncio.sleep(AGAIN_S)
+                self._note_binder(True, changed)
+            except ApiError:
+                self._note_binder(False, changed)
+            except UnreachableError:
+                pass  # says nothing of it
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._doubt.wait(), AGAIN_S)
+
+    def _note_binder(self, is_there: bool, changed: Callable[[], None]) -> None:
         with self._lock:
-            self._book.nodes.has_binder = True
-            self._book.touch_all()
-        found()
+            is_same = self._book.nodes.has_binder == is_there
+            if not is_same:
+                self._book.nodes.has_binder = is_there
+                self._book.touch_all()
+        if not is_same:
+            log.info("KAI's binder %s", "is there" if is_there else "is gone: shares of devices wait")
+            changed()
 
     async def ask_binder(self, bind: Bind) -> None:
         """Return once KAI's binder has bound the pod. Raises ApiError where it gave up, or takes too long."""
@@ -69,6 +85,8 @@ class Sharing:
         try:
             await self._client.post(root, make_bind_request(pod, entry.facts, device))
         except ApiError as error:
+            if error.status == NOT_FOUND:  # KAI may have been removed
+                self._doubt.set()
             if error.status != CONFLICT:  # of an earlier process
                 raise
         deadline = time.monotonic_ns() + BINDER_S * 1_000_000_000

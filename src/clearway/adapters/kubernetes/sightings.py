@@ -12,6 +12,7 @@ from clearway.adapters.kubernetes.convoys import PARTS_MAX, gang_key, is_mixed, 
 from clearway.adapters.kubernetes.errors import UnreadableError
 from clearway.adapters.kubernetes.facts import PodFacts
 from clearway.adapters.kubernetes.gangs import Group, Source, group_of, single_of
+from clearway.adapters.kubernetes.guard import BROKEN
 from clearway.adapters.kubernetes.nodes import Nodes
 from clearway.adapters.kubernetes.runs import Action, Bundle, Refuse, RunPhase
 
@@ -24,6 +25,7 @@ class Sightings:
 
     def __init__(self, config: KubernetesConfig) -> None:
         self.nodes = Nodes(config)
+        self.guard = self.nodes.guard
         self.pods: dict[str, PodFacts] = {}
         self.bundles: dict[str, Bundle] = {}
         self._config = config
@@ -44,7 +46,10 @@ class Sightings:
         if known == pod:
             return
         self.pods[pod.uid] = pod
-        self.nodes.society.note(pod)
+        try:
+            self.nodes.society.note(pod)
+        except Exception:  # about this pod alone, which lies where it lies all the same
+            self.guard.note(("rules", pod.uid), pod, f"pod {pod.namespace}/{pod.name}")
         if pod.claims:
             self._claiming[pod.uid] = None
         if pod.device_claims:
@@ -52,7 +57,7 @@ class Sightings:
         self._lay(pod)
         if pod.scheduler != self._config.scheduler_name:
             return
-        if known is None:
+        if pod.uid not in self._bundle_of:
             self._join(pod)
         self._touch(pod.uid)
 
@@ -164,6 +169,10 @@ class Sightings:
             group = group_of(pod)
         except UnreadableError as error:
             self._actions.append(Refuse(pod, str(error)))
+            return
+        except Exception:  # about this pod alone
+            self.guard.note(pod.uid, pod, f"pod {pod.namespace}/{pod.name}")
+            self._actions.append(Refuse(pod, BROKEN))
             return
         self._enter(pod.uid, group)
 

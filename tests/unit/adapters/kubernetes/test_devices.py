@@ -2,9 +2,12 @@
 
 import pytest
 
+from clearway.adapters.kubernetes import models
 from clearway.adapters.kubernetes.book import Book
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.parse import parse_node, parse_pod
+from clearway.engine.inventory import Inventory
+from clearway.engine.nodes import MODELS_MAX
 from clearway.model.cluster import DeviceGroup
 from clearway.model.events import DeviceDown, JobCancelled, JobStopped, NodeAdded
 from clearway.model.ids import JobId, NodeName
@@ -130,3 +133,43 @@ def test_room_that_another_scheduler_makes_for_a_pod_is_left_to_it():
     pod["status"]["nominatedNodeName"] = ""
     book.put_pod(parse_pod(pod, CONFIG))
     assert book.nodes.free(book.nodes.entries["n1"])["nvidia.com/gpu"] == 4
+
+
+# --- more models than the engine can tell apart -----------------------------------------------------------------------
+
+
+def put_model(book, number):
+    labels = {"nvidia.com/gpu.product": f"M{number}"}
+    book.nodes.put(parse_node(make_node(f"n{number}", gpus=2, labels=labels), CONFIG))
+
+
+def test_bound_on_models_is_the_engine_s():
+    assert models.MODELS_MAX == MODELS_MAX
+
+
+def test_node_of_a_model_too_many_is_told_without_devices_and_logged_once(caplog):
+    book = Book(CONFIG)
+    for number in range(MODELS_MAX + 1):
+        put_model(book, number)
+    events = [*book.settle(1), *book.settle(2), *book.settle(3)]
+    told = {one.node.name: one.node for one in events if isinstance(one, NodeAdded)}
+    assert len(told) == MODELS_MAX + 1
+    inventory = Inventory()
+    for spec in told.values():
+        inventory.add(spec)
+    (left,) = [name for name, spec in told.items() if not spec.groups]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert left in caplog.text
+    pod = parse_pod(make_pod("p", gpus=1), CONFIG)
+    assert book.nodes.judge(pod, book.nodes.entries[left]) == models.LEFT_OUT
+    assert book.nodes.judge(pod, book.nodes.entries["n0"]) == ""
+
+
+def test_models_that_the_engine_knew_before_count_and_pods_name_none_that_no_node_has():
+    book = Book(CONFIG)
+    book.nodes.models.know(f"old {number}" for number in range(MODELS_MAX - 1))
+    for number in range(70):
+        assert book.nodes.devices_of([pod_of(f"nvidia.com/mig-{number}g", 1)]) == (1, ())
+    put_model(book, 1)
+    put_model(book, 2)
+    assert [len(spec.groups) for spec in book.nodes.specs()] == [1, 0]

@@ -1,19 +1,27 @@
 """Parts of devices, as KAI and HAMi name them: what the engine counts, and what is told to those who make them so."""
 
+import asyncio
 import json
+import threading
 
 import pytest
+from aiohttp import web
 
+from clearway.adapters.kubernetes import sharing as sharing_module
 from clearway.adapters.kubernetes.book import Book
 from clearway.adapters.kubernetes.config import KubernetesConfig
+from clearway.adapters.kubernetes.errors import ApiError
 from clearway.adapters.kubernetes.parse import parse_node, parse_pod
 from clearway.adapters.kubernetes.runs import Bind, Refuse
-from clearway.adapters.kubernetes.shares import make_bind_request, make_group
+from clearway.adapters.kubernetes.shares import BIND_REQUESTS, make_bind_request, make_group
+from clearway.adapters.kubernetes.sharing import Sharing
 from clearway.model.cluster import DeviceGroup
-from clearway.model.events import DeviceDown, NodeAdded
+from clearway.model.events import DeviceDown, JobCancelled, JobStopped, NodeAdded
 from clearway.model.ids import JobId, NodeName
+from clearway.model.jobs import StopCause
 from clearway.model.units import MIB
 from clearway.wire.units import AMOUNT_MAX
+from support.kube_server import talk
 from support.kubernetes import make_node, make_pod
 
 CONFIG = KubernetesConfig()
@@ -210,6 +218,82 @@ def test_share_is_refused_where_nobody_makes_it_so(kai):
     kai.touch_all()
     kai.settle(2)
     assert len(kai.take_arrivals()) == 1
+
+
+def test_share_that_waits_or_cannot_be_bound_is_taken_back_and_told_once_the_binder_is_gone(kai):
+    arrive(kai, kai_pod(gpu_fraction="0.4"))
+    kai.take_actions()
+    kai.nodes.has_binder = False
+    kai.touch_all()
+    kai.start(2, JobId(1), 1, [(NodeName("n1"), (0,))], "")
+    events = kai.settle(2)
+    assert [one.cause for one in events if isinstance(one, JobStopped)] == [StopCause.MIGRATED]
+    assert [one.job for one in events if isinstance(one, JobCancelled)] == [1]
+    kai.settle(3)
+    assert ["needs KAI's binder" in one.message for one in kai.take_actions()] == [True]
+    kai.nodes.has_binder = True
+    kai.touch_all()
+    kai.settle(4)
+    (arrival,) = kai.take_arrivals()
+    kai.accept(4, arrival, JobId(2))
+    kai.settle(4)
+    kai.nodes.has_binder = False
+    kai.touch_all()
+    assert [one.job for one in kai.settle(5) if isinstance(one, JobCancelled)] == [2]
+
+
+class Api:
+    """KAI's API, which comes and goes. asked: how often it was looked for."""
+
+    def __init__(self):
+        self.is_there = True
+        self.asked = 0
+
+    async def answer(self, request):
+        self.asked += request.path == BIND_REQUESTS
+        return web.json_response({}, status=200 if self.is_there else 404)
+
+
+async def look(client, book, speak):
+    """Run `speak(sharing)` beside the look-out for the binder."""
+    sharing = Sharing(client, book, threading.Lock())
+    async with asyncio.timeout(20):
+        looking = asyncio.create_task(sharing.look_for_binder(lambda: None))
+        await until(lambda: book.nodes.has_binder)
+        await speak(sharing)
+        looking.cancel()
+
+
+async def until(is_so):
+    while not is_so():
+        await asyncio.sleep(0.005)
+
+
+def test_binder_that_went_is_missed_and_one_that_came_back_is_found(kai, tmp_path, monkeypatch):
+    monkeypatch.setattr(sharing_module, "AGAIN_S", 0.01)
+    api, kai.nodes.has_binder = Api(), False
+
+    async def speak(_):
+        for is_there in (False, True):
+            api.is_there = is_there
+            await until(lambda: kai.nodes.has_binder == is_there)  # noqa: B023
+
+    talk(tmp_path, api.answer, lambda client: look(client, kai, speak))
+    assert kai.nodes.has_binder
+
+
+def test_bind_request_that_nobody_takes_has_the_binder_looked_for_at_once(kai, tmp_path):
+    api, kai.nodes.has_binder = Api(), False
+    pod = parse_pod(kai_pod(gpu_fraction="0.4"), CONFIG)
+
+    async def speak(sharing):
+        api.is_there = False
+        with pytest.raises(ApiError):
+            await sharing.ask_binder(Bind(pod, "n1", (), 0))
+        await until(lambda: not kai.nodes.has_binder)
+
+    talk(tmp_path, api.answer, lambda client: look(client, kai, speak))
+    assert api.asked == 2
 
 
 def test_share_by_memory_is_refused_where_no_node_says_how_much_there_is():
