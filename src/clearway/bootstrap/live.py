@@ -54,6 +54,7 @@ from clearway.model.errors import InputError, InternalError, MissingExtraError
 from clearway.ports.backend import LastingBackend
 from clearway.ports.control import Removed
 from clearway.ports.storage import StorageError, Store
+from clearway.ports.views import NodeState
 from clearway.server.app import make_app
 from clearway.server.auth import TokenFile, make_token_file
 from clearway.server.serving import Server
@@ -171,8 +172,9 @@ class ControlPlane:
     def summary(self) -> dict[str, object]:
         """Words for the line that says that it is ready."""
         cluster = self._controller.cluster()
-        devices = sum(len(node.devices) for node in cluster.nodes)
-        return {"url": self.url, "devices": devices, "nodes": len(cluster.nodes), "policy": cluster.policy}
+        nodes = [node for node in cluster.nodes if node.state is not NodeState.DOWN]
+        devices = sum(len(node.devices) for node in nodes)
+        return {"url": self.url, "devices": devices, "nodes": len(nodes), "policy": cluster.policy}
 
     def reload(self, actor: str) -> Sequence[str]:
         """Read the configuration again; what came of it, a sentence each. Raises InputError, and nothing changed;

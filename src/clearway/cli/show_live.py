@@ -168,7 +168,8 @@ def show_nodes(session: Session, nodes: Sequence[NodeView]) -> None:
             Text(node.name), state, Text(gres_of(node)), map_devices(node), *map(Text, figures), Text(_remark(node))
         )
     session.screen.print(table)
-    free = sum(device.state is DeviceState.FREE for node in nodes for device in node.devices)
+    useful = [device for node in nodes if node.takes_jobs for device in node.devices]
+    free = sum(device.state is DeviceState.FREE for device in useful)
     total = sum(len(node.devices) for node in nodes)
     session.screen.print(session.say("{free} of {total} devices are free", free=free, total=total), markup=False)
 

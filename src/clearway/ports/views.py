@@ -170,6 +170,11 @@ class NodeView:
     reason: str = ""
 
     @property
+    def takes_jobs(self) -> bool:
+        """Whether jobs may start there."""
+        return self.state in (NodeState.IDLE, NodeState.MIXED, NodeState.ALLOCATED)
+
+    @property
     def is_degraded(self) -> bool:
         """Whether it is there without some of its devices."""
         is_there = self.state is not NodeState.DOWN

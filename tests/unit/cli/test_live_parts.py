@@ -14,6 +14,7 @@ from clearway.cli.live_submit import exit_code_of, read_submission, wait_for
 from clearway.cli.live_up import say_ready
 from clearway.cli.messages import Language
 from clearway.cli.session import Session
+from clearway.cli.show_live import show_nodes
 from clearway.cli.show_report import advise
 from clearway.cli.show_top import Scene, draw_scene
 from clearway.cli.slurm.arguments import UsageError
@@ -255,6 +256,14 @@ def test_the_picture_shows_devices_jobs_and_reasons():
     assert "Resources" in shown
     assert "25%" in shown
     assert "1:00:00" in shown
+
+
+def test_devices_of_nodes_that_take_no_jobs_are_not_counted_as_free():
+    devices = tuple(DeviceView(index=index, model="V100", state=DeviceState.FREE) for index in range(2))
+    nodes = [NodeView(name=state.value, state=state, devices=devices) for state in NodeState]
+    screen = Console(file=io.StringIO(), width=120)
+    show_nodes(Session(language=Language.ENGLISH, screen=screen, notes=screen), nodes)
+    assert "6 of 12 devices are free" in screen.file.getvalue()
 
 
 def test_the_picture_speaks_chinese():
