@@ -60,8 +60,7 @@ def test_pods_get_devices_by_claim_and_others_get_them_when_these_are_gone(clust
         assert len({device for devices in has.values() for device in devices}) == 4
         assert all(devices[0][0] == bound(cluster.pods())[pod] for pod, devices in has.items())
         waits = next(f"p{number}" for number in range(5) if f"p{number}" not in has)
-        said = until("why it waits", lambda: message_of(cluster, waits))
-        assert "cannot allocate all claims" in said
+        until("why it waits", lambda: "cannot allocate all claims" in message_of(cluster, waits))
         cluster.delete(f"/api/v1/namespaces/default/pods/{min(has)}")
         until("the fifth bound", lambda: waits in bound(cluster.pods()))
         assert devices_of(cluster)[waits] == has[min(has)]

@@ -80,10 +80,11 @@ def test_job_without_devices_sees_none(bench):
 
 
 def test_gang_ends_when_one_member_fails_and_tells_that_one(bench):
-    bench.add(5, "if [ $RANK = 1 ]; then exit 7; fi; sleep 600", replicas=2)
-    bench.start(5, 1, (0, (0,)), (1, (0,)))
-    event = finish(bench, 5)
-    assert (event.outcome, event.exit_code, event.signal) == (Outcome.FAILED, 7, 0)
+    for job in range(5, 15):  # now and then one has failed before the other was executed
+        bench.add(job, "if [ $RANK = 1 ]; then exit 7; fi; sleep 600", replicas=2)
+        bench.start(job, 1, (0, (0,)), (1, (0,)))
+        event = finish(bench, job)
+        assert (event.outcome, event.exit_code, event.signal) == (Outcome.FAILED, 7, 0)
 
 
 def test_setup_runs_once_per_node_before_all_replicas(bench):

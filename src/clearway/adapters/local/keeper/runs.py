@@ -237,6 +237,8 @@ class Run:
         self.progress_tick = tick + look_ms(saves=launch.saves)
         self._note()
         self.host.announce(self.report)
+        if self.mains and self.bad_status and self.purpose is None:  # one failed before the last was executed
+            self._end_gang()
 
     def _fail_start(self, reason: str, *, by_job: bool = False) -> None:
         if self.purpose is None or self.purpose is MOVED:
