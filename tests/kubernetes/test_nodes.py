@@ -80,7 +80,7 @@ def test_gang_trains_over_two_nodes_and_gives_way_with_its_work_saved(site):
     cluster, process, _ = site
     with process.client() as client:
         number = train(client, steps=600, pause=0.02, checkpoint={"interval": "1m", "grace": "20s"})
-        until("a gang at work", lambda: "step 100 " in read_log(client, number), 120)
+        until("a gang at work", lambda: "step 100 " in read_log(client, number), 240)
         pods = cluster.pods()
         assert {pod["spec"]["nodeName"] for pod in pods} == {"node-a", "node-b"}
         devices = {
