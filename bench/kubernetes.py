@@ -2,7 +2,7 @@
 
 Two loads. All pods are there before the scheduler starts: its rate, from the first pod bound to the last. And pods
 come at a steady pace that neither finds hard: its latency. A loop that binds the same pods and decides nothing, with 32
-calls on their way, shows what the API server, etcd and kwok leave to any scheduler on this machine. The CPU time of
+calls on their way, shows roughly what the API server, etcd and kwok leave to a scheduler on this machine. The CPU time of
 every process is counted beside, because on few cores the API server's own is what bounds. kube-scheduler knows nothing
 of gangs as it comes: their pods are single ones to it. Nothing is measured where `make kubernetes` has not built it.
 """
@@ -199,7 +199,7 @@ def _make_bounds(where: str, tally: Tally) -> Iterator[Figure]:
         name=f"bound by {BARE}, {CONNECTIONS} calls at once, {where}",
         value=bare,
         unit="pods/s",
-        baseline=f"kube-scheduler {theirs:.0f}/s: more than this ratio cannot be",
+        baseline=f"kube-scheduler {theirs:.0f}/s",
         ratio=bare / theirs,
     )
     for program, name in {"scheduler": "the scheduler itself", **PROGRAMS}.items():

@@ -340,7 +340,8 @@ def start_together_entry(
     door: Door,
 ) -> int:
     """`start_entry` for many jobs. starts: int64[3, n], for each its row, its generation and its replicas; the
-    allocations lie one behind the other."""
+    allocations lie one behind the other. With START_NO_ROOM nothing was done; with START_NOT_WAITING the jobs before
+    the one that did not wait hold their devices: the caller's mistake."""
     box = open_box(door)
     count = starts.shape[1]
     if box.meta[META_LINKS_LEFT] < len(at_nodes) + 1 or box.meta[META_RUNNING] + count >= box.running.shape[1]:
