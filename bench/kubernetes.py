@@ -2,8 +2,8 @@
 
 Two loads. All pods are there before the scheduler starts: its rate, from the first pod bound to the last. And pods
 come at a steady pace that neither finds hard: its latency. A loop that binds the same pods and decides nothing, with 32
-calls on their way, shows roughly what the API server, etcd and kwok leave to a scheduler here. The CPU time
-of every process is counted beside, because on few cores the API server's own is what bounds. kube-scheduler knows nothing
+calls on their way, shows roughly what the API server, etcd and kwok leave to a scheduler here. The CPU time of
+every process is counted beside, because on few cores the API server's own is what bounds. kube-scheduler knows nothing
 of gangs as it comes: their pods are single ones to it. Nothing is measured where `make kubernetes` has not built it.
 """
 
