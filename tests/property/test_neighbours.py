@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clearway.engine.crowds import BY_NODE
+from clearway.engine.crowds import BY_NODE, EXTRA
 from clearway.engine.neighbours import NOWHERE
 from clearway.engine.tables import NONE, TALLY_AT_LEAST, TALLY_DOMAINS, TALLY_LEAST, TALLY_TOTAL
 from clearway.kernel import Kernel
@@ -26,7 +26,8 @@ def with_labels(spec, number, rng):
     if rng.random() < 0.9:
         labels.append(("room", f"r{number % 3}"))
     others = (("a", int(rng.integers(1, 3))),) if rng.random() < 0.1 else ()
-    return replace(spec, labels=(*spec.labels, *labels), crowds=others)
+    extras = (("hca", sum(map(ord, spec.name)) % 9),)
+    return replace(spec, labels=(*spec.labels, *labels), crowds=others, extras=extras)
 
 
 def with_rules(job, rng):
@@ -45,7 +46,8 @@ def with_rules(job, rng):
         for _ in range(rng.integers(0, 3))
     )
     liked = "liking" if rng.random() < 0.3 else ""
-    return replace(job, request=replace(job.request, crowds=crowds, neighbours=rules, liked=liked))
+    extras = (("hca", int(rng.integers(1, 4))),) if rng.random() < 0.3 else ()
+    return replace(job, request=replace(job.request, crowds=crowds, neighbours=rules, liked=liked, extras=extras))
 
 
 def make_social_world(seed):
@@ -78,10 +80,15 @@ def counted_anew(state, crowd, key):
         domain = node if key == BY_NODE else dict(spec.labels).get(key)
         if domain is None:
             continue
-        there = dict(spec.crowds).get(crowd, 0)
-        there += sum(int((allocation.nodes == node).sum()) for request, allocation in held if crowd in request.crowds)
+        there = dict(spec.crowds).get(crowd, 0) - dict(spec.extras).get(crowd.removeprefix(EXTRA), 0)
+        there += sum(int((allocation.nodes == node).sum()) * weight(request, crowd) for request, allocation in held)
         counts[domain] = counts.get(domain, 0) + there
     return sorted(counts.values())
+
+
+def weight(request, crowd):
+    """By how much a replica counts in a crowd."""
+    return int(crowd in request.crowds) + dict(request.extras).get(crowd.removeprefix(EXTRA), 0)
 
 
 class CountsAnew:
@@ -113,4 +120,5 @@ def test_rules_about_neighbours_are_never_broken_and_crowds_are_counted_exactly(
     run_checked(make_social_world(seed), kernel, CountsAnew(kernel.state))
     used = {crowd for record in kernel.state.jobs.values() for crowd in record.spec.request.crowds}
     used |= {rule.crowd for record in kernel.state.jobs.values() for rule in record.spec.request.neighbours}
+    used |= {EXTRA + name for record in kernel.state.jobs.values() for name, _ in record.spec.request.extras}
     assert {crowd for crowd, _ in kernel.state.inventory.crowds.numbers} == used

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearway.engine.box import Box, Door, open_box
+from clearway.engine.check_budgets import check_budgets
 from clearway.engine.check_neighbours import check_neighbours
 from clearway.engine.check_power import check_power
 from clearway.engine.compiled import compiled, compiled_inline, compiled_inside
@@ -318,6 +319,8 @@ class Checker:
             notes = self._check_one_by_one(moves)
         if moves and state.inventory.crowds.rule_count:
             notes.extend(check_neighbours(state, plan))
+        if moves and state.budgeted:
+            notes.extend(check_budgets(state, plan))
         if state.power_budget_watts is not None or state.caps:
             notes.extend(check_power(state, plan))
         return tuple(notes)

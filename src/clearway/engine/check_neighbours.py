@@ -19,6 +19,7 @@ from clearway.engine.tables import (
     RULE_DOMAINS_MIN,
     RULE_KIND,
     RULE_MEMBER,
+    RULE_ROOM,
     RULE_SELF,
     RULE_SKEW,
     RULE_TALLY,
@@ -107,6 +108,8 @@ class _Ledger:
         there = int(line[domain])
         if kind == RULE_APART:
             return there == 0
+        if kind == RULE_ROOM:
+            return there + rule[RULE_SKEW] <= 0
         lying = line[line < EMPTY_DOMAIN]
         if kind == RULE_BESIDE:
             return there > 0 or (bool(rule[RULE_SELF]) and not lying.any())
@@ -121,5 +124,5 @@ class _Ledger:
             while tally != NONE:
                 domain = int(self._crowds.domains[tally, node])
                 if domain != NONE:
-                    self._lines.setdefault(tally, self._crowds.counts[tally].copy())[domain] += 1
+                    self._lines.setdefault(tally, self._crowds.counts[tally].copy())[domain] += rule[RULE_SKEW]
                 tally = int(self._crowds.tallies[TALLY_NEXT, tally])

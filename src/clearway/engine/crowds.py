@@ -22,6 +22,7 @@ from clearway.engine.tables import (
     RULE_EVEN,
     RULE_KIND,
     RULE_MEMBER,
+    RULE_ROOM,
     RULE_SELF,
     RULE_SKEW,
     RULE_TALLY,
@@ -47,6 +48,9 @@ RULE_KINDS = {
 
 BY_NODE = ""
 """Stands for the label of a crowd's first tally, in which each node is a domain."""
+
+EXTRA = "= "
+"""Begins the name of the crowd as which an extra is counted: what a node has of it counts below zero there."""
 
 LIKED_MAX = 100
 
@@ -110,9 +114,9 @@ class Crowds:
     def set_node(self, node: int, spec: NodeSpec) -> None:
         """The node carries other labels, or others have other replicas on it."""
         self._labels[node] = labels = dict(spec.labels)
-        if not (self._keys or self._liked or spec.crowds or self._others[node]):
+        if not (self._keys or self._liked or spec.crowds or spec.extras or self._others[node]):
             return
-        self._count_others(node, dict(spec.crowds))
+        self._count_others(node, dict(spec.crowds) | {EXTRA + name: -amount for name, amount in spec.extras})
         for key, names in self._keys.items():
             domain = names.number(labels[key]) if key in labels else NONE
             if domain != self._domains[key][node]:
@@ -146,7 +150,11 @@ class Crowds:
         """The first of the rules and memberships of a request, and the one behind the last."""
         begin = self.rule_count
         for crowd in request.crowds:
-            self._add_rule((RULE_MEMBER, self._tally(crowd, BY_NODE), 0, 0, 0, 0))
+            self._add_rule((RULE_MEMBER, self._tally(crowd, BY_NODE), 0, 1, 0, 0))
+        for name, amount in request.extras:
+            tally = self._tally(EXTRA + name, BY_NODE)
+            self._add_rule((RULE_MEMBER, tally, 0, amount, 0, 0))
+            self._add_rule((RULE_ROOM, tally, 0, amount, 0, 0))
         for rule in request.neighbours:
             tally = self._tally(rule.crowd, rule.domain)
             is_self = int(rule.crowd in request.crowds)
@@ -187,6 +195,7 @@ class Crowds:
         """So many more jobs (−1: one fewer) ask for this. Tallies that nobody uses any more are given up: the class of
         the last that did must not be used again."""
         tallies = [self.numbers[crowd, BY_NODE] for crowd in request.crowds]
+        tallies += [self.numbers[EXTRA + name, BY_NODE] for name, _ in request.extras]
         for rule in request.neighbours:
             tallies += [self.numbers[rule.crowd, BY_NODE], self.numbers[rule.crowd, rule.domain]]
         for tally in tallies:

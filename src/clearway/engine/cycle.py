@@ -64,6 +64,7 @@ from clearway.engine.power import PowerGate, with_caps
 from clearway.engine.reasons import REASONS
 from clearway.engine.rows import KIND_NUMBERS
 from clearway.engine.scan import count_bypassed, scan_entry, undo_entry
+from clearway.engine.standing import may_stand
 from clearway.engine.state import ClusterState
 from clearway.engine.tables import JOB_CLASS, JOB_PROTECTED_MS, JOB_REASON, NONE, PHASE_STOPPING
 from clearway.engine.trial import Trial
@@ -299,7 +300,7 @@ class Planner:
             milli = claim.allocation.replicas * record.spec.request.device_milli
             is_ready = is_claim_ready(cls, claim.allocation.nodes, claim.allocation.devices, state.door)
             start = Start(record.spec.id, record.generation + 1, claim.allocation)
-            if not (is_ready and within_limits(state, row, milli)):
+            if not (is_ready and within_limits(state, row, milli) and may_stand(state, row, claim.allocation)):
                 state.rows.table[JOB_REASON, row] = REASONS.index(ReasonCode.CLEANING)
             elif self._gate is None or self._gate.lets(start):
                 moves.append(start)

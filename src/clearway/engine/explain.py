@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from clearway.engine.box import META_RESERVATIONS, RES_JOB, RES_START
 from clearway.engine.dominant import rows_in_turn
+from clearway.engine.explain_budgets import find_budgeted
 from clearway.engine.explain_limits import find_blocks, find_limits
 from clearway.engine.explain_neighbours import find_neighbours
 from clearway.engine.explain_power import find_power
@@ -126,7 +127,7 @@ def _find_all(state: ClusterState, record: JobRecord) -> list[Finding]:
     beside = [] if room else _find_reserved(scene, record, need)
     power = find_power(scene, record, need, has_room=not (room or beside))
     if room and down is None:
-        room = [*room, *find_protected(scene, record, need)]
+        room = [*room, *find_protected(scene, record, need), *find_budgeted(scene, record, need)]
     found = [*limits, *power, *room, *beside] or find_neighbours(state, record)
     found.extend(_find_ahead(state, record, waits_for_room=bool(room or beside or power) or not found))
     return found or _as_recorded(state, record)

@@ -18,7 +18,9 @@ def find_neighbours(state: ClusterState, record: JobRecord) -> list[Finding]:
     """The last cycle found room for the job, but none where its rules let it lie."""
     if state.rows.table[JOB_REASON, record.row] != REASON_NEIGHBOURS:
         return []
-    rules = [_in_words(rule) for rule in record.spec.request.neighbours if rule.weight == 0]
+    request = record.spec.request
+    rules = [f"given {amount} {name}" for name, amount in request.extras]
+    rules += [_in_words(rule) for rule in request.neighbours if rule.weight == 0]
     rest = len(rules) - RULES_NAMED_MAX
     named = [*rules[:RULES_NAMED_MAX], *([f"{rest} more rules"] if rest > 0 else [])]
     text = f"there is room, but none where all replicas are {list_in_words(named)}"

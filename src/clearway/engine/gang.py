@@ -58,6 +58,7 @@ from clearway.engine.neighbours import (
     apart_from_itself,
     beginning_tally,
     may_join,
+    room_for_extras,
     wish_score,
 )
 from clearway.engine.place import (
@@ -412,7 +413,7 @@ def room_among_neighbours(box: Box, cls: int, node: int, count: int) -> int:
     """`count`, or the fewer replicas that rules about neighbours allow on this node at most."""
     if not may_join(box, cls, node, False):
         return 0
-    return 1 if apart_from_itself(box, cls, node) else count
+    return 1 if apart_from_itself(box, cls, node) else room_for_extras(box, cls, node, count)
 
 
 @compiled_inside

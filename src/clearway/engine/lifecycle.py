@@ -8,6 +8,7 @@ Phases and their changes (an event that fits none of these is stale and is ignor
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, cast
 
@@ -28,12 +29,15 @@ from clearway.engine.planned import planned_run_ms
 from clearway.engine.reasons import REASON_PRIORITY, REASONS
 from clearway.engine.records import JobRecord
 from clearway.engine.rows import is_like, make_form
+from clearway.engine.standing import drop_fallen_claims
 from clearway.engine.tables import (
     JOB_ATTAINED,
     JOB_GENERATION,
     JOB_MILLI,
     JOB_PHASE,
     JOB_REASON,
+    JOB_REPLICAS,
+    JOB_REPLICAS_MAX,
     JOB_SAVED_MS,
     JOB_START_MS,
     JOB_WAIT_SINCE_MS,
@@ -50,6 +54,7 @@ from clearway.model.allocation import Allocation
 from clearway.model.errors import InternalError
 from clearway.model.events import (
     CheckpointSaved,
+    JobBounded,
     JobCancelled,
     JobFinished,
     JobHeld,
@@ -95,6 +100,7 @@ class Lifecycle:
             JobRequeued: self.on_requeued,
             JobHeld: self.on_held,
             JobReleased: self.on_released,
+            JobBounded: self.on_bounded,
             JobStarted: self.on_started,
             CheckpointSaved: self.on_checkpoint,
             JobFinished: self.on_finished,
@@ -126,7 +132,7 @@ class Lifecycle:
         queue = accounts.queue(spec.queue)
         tenant = accounts.tenant(spec.tenant, state.inventory.milli)
         newest = self._newest
-        is_social = request.crowds or request.neighbours
+        is_social = request.crowds or request.neighbours or request.extras
         if is_social:
             state.classes.use(request, spec.network.fabric, state.inventory, 1)
         if cls > newest[0] or queue > newest[1] or tenant > newest[2] or row > newest[3] or is_social:
@@ -269,6 +275,21 @@ class Lifecycle:
         if record is not None and record.spec.requeue and record.phase in (PHASE_STARTING, PHASE_RUNNING):
             self.state.to_stop.append(event.job)
 
+    def on_bounded(self, event: JobBounded) -> None:
+        """An elastic job may have no more replicas than that, or than it needs at least."""
+        record = self.state.jobs.get(event.job)
+        if record is None or record.spec.elastic is None:
+            return
+        asked = self.state.bounded.setdefault(event.job, record.spec)
+        assert asked.elastic is not None
+        most = min(max(event.replicas_max, asked.elastic.replicas_min), asked.elastic.replicas_max)
+        replicas = min(asked.replicas, most)
+        record.spec = replace(asked, replicas=replicas, elastic=replace(asked.elastic, replicas_max=most))
+        table, row = self.state.rows.table, record.row
+        table[JOB_REPLICAS, row], table[JOB_REPLICAS_MAX, row] = replicas, most
+        table[JOB_MILLI, row] = replicas * asked.request.device_milli
+        self.state.capacity_grew = True
+
     def _stop_frozen(self, record: JobRecord) -> None:
         """A frozen job was cancelled: it never starts again, and stays until the backend says that it ended."""
         record.phase, record.blocked = PHASE_BLOCKED, ReasonCode.CLEANING
@@ -304,6 +325,8 @@ class Lifecycle:
             state.accounts.note_use(record.tenant, allocation.replicas * request.device_milli, start_ms, now_ms)
         record.allocation = record.target = None
         state.capacity_grew = True
+        if state.claims and request.crowds:
+            drop_fallen_claims(state)
 
     def on_finished(self, event: JobFinished) -> None:
         """The job ended; its devices are free."""
@@ -341,7 +364,9 @@ class Lifecycle:
         if state.claims and row in state.claims:
             state.unclaim(row)
         del state.jobs[spec.id], state.by_row[row]
-        if spec.request.crowds or spec.request.neighbours:
+        state.budgeted.pop(spec.id, None)
+        state.bounded.pop(spec.id, None)
+        if spec.request.crowds or spec.request.neighbours or spec.request.extras:
             state.classes.use(spec.request, spec.network.fabric, state.inventory, -1)
         state.rows.give_back(row)
         again = state.dependencies.note_end(spec, outcome, state.now_ms)

@@ -18,6 +18,7 @@ from clearway.engine.tables import (
     RULE_EVEN,
     RULE_KIND,
     RULE_MEMBER,
+    RULE_ROOM,
     RULE_SELF,
     RULE_SKEW,
     RULE_TALLY,
@@ -84,7 +85,7 @@ def count_neighbours(box: Box, cls: int, node: int, count: int) -> None:
             continue
         tally = box.rules[RULE_TALLY, rule]
         while tally != NONE:
-            count_in_tally(box, tally, node, count)
+            count_in_tally(box, tally, node, count * box.rules[RULE_SKEW, rule])
             tally = box.tallies[TALLY_NEXT, tally]
 
 
@@ -105,6 +106,10 @@ def may_join(box: Box, cls: int, node: int, evenly: bool) -> bool:
             continue
         if domain == NONE:
             return False
+        if kind == RULE_ROOM:
+            if box.counts[tally, domain] + box.rules[RULE_SKEW, rule] > 0:
+                return False
+            continue
         if kind == RULE_BESIDE:
             if box.counts[tally, domain] > 0:
                 continue
@@ -147,6 +152,16 @@ def apart_from_itself(box: Box, cls: int, node: int) -> bool:
         if is_required and is_self and box.domains[box.rules[RULE_TALLY, rule], node] != NONE:
             return True
     return False
+
+
+@compiled_inside
+def room_for_extras(box: Box, cls: int, node: int, count: int) -> int:
+    """`count`, or the fewer replicas of the class that the node's extras are enough for."""
+    for rule in range(box.classes[CLASS_RULES_BEGIN, cls], box.classes[CLASS_RULES_END, cls]):
+        if box.rules[RULE_KIND, rule] == RULE_ROOM:
+            left = -box.counts[box.rules[RULE_TALLY, rule], node]
+            count = min(count, max(left, 0) // box.rules[RULE_SKEW, rule])
+    return count
 
 
 @compiled_inside

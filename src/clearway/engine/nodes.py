@@ -155,7 +155,7 @@ class Classes:
 
     def use(self, request: Request, fabric: str, inventory: "Inventory", jobs: int) -> None:
         """So many more jobs (−1: one fewer) ask for this: what only their rules about neighbours need lasts as long."""
-        if not (request.crowds or request.neighbours):
+        if not (request.crowds or request.neighbours or request.extras):
             return
         number = self.numbers[request, fabric]
         self._users[number] = self._users.get(number, 0) + jobs
@@ -193,7 +193,7 @@ class Classes:
         column[CLASS_LABELS] = inventory.eligibility.row(Requirement(wanted, request.nodes, request.nodes_excluded))
         column[CLASS_EXCLUSIVE] = request.exclusive
         column[CLASS_WHEN_EMPTY] = NONE
-        column[CLASS_SOCIAL] = bool(request.crowds or request.neighbours or request.liked)
+        column[CLASS_SOCIAL] = bool(request.crowds or request.neighbours or request.extras or request.liked)
         column[CLASS_RULES_BEGIN], column[CLASS_RULES_END] = inventory.crowds.add_class(request)
         column[CLASS_LIKED] = inventory.crowds.liked_row(request.liked) if request.liked else NONE
 

@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from clearway.engine.budgets import Purse
 from clearway.engine.limits import within_limits
 from clearway.engine.quota import may_reclaim
 from clearway.engine.reasons import (
@@ -23,17 +24,20 @@ from clearway.engine.reasons import (
     REASON_TOPOLOGY,
 )
 from clearway.engine.records import JobRecord
+from clearway.engine.standing import is_fickle, leaving_jobs
 from clearway.engine.tables import JOB_CLAIMED, JOB_REASON, JOB_TENANT
 from clearway.engine.trial import Trial
 from clearway.engine.victims import Victim, Way, find_victims, kept_part, nobody_gives
 from clearway.model.allocation import Allocation
 from clearway.model.ids import JobId
-from clearway.model.jobs import Request, StopCause
-from clearway.model.neighbours import NeighbourKind
+from clearway.model.jobs import StopCause
 from clearway.model.plan import Migrate, Move, Reserve, Resize, Stop, Suspend
 
 LOOKED_MAX: Final = 64
 """Waiting jobs looked at per cycle for whether room may be made for them."""
+
+BUDGET_TRIES: Final = 8
+"""Sets of victims that are looked at for one waiting job, where budgets do not allow the first."""
 
 HELPED_REASONS: Final = (
     REASON_RESOURCES,
@@ -57,7 +61,9 @@ def make_room(trial: Trial, started: frozenset[int], stopped: frozenset[int], tr
     moves: list[Move] = []
     if state.order.count == 0 or nobody_gives(state):
         return moves
-    touched = set(stopped)
+    touched, purse = set(stopped), Purse(state)
+    for row in stopped:
+        purse.pay(state.by_row[row].spec.id)
     shrunk: set[JobId] = set()
     helped = 0
     mark = trial.mark()
@@ -71,22 +77,16 @@ def make_room(trial: Trial, started: frozenset[int], stopped: frozenset[int], tr
             or row in tried
             or table[JOB_CLAIMED, row] == 1
             or table[JOB_REASON, row] not in HELPED_REASONS
-            or _is_fickle(state.by_row[row].spec.request)
         ):
             continue
         tried.add(row)
         if _join(trial, row, shrunk, moves):
             continue
-        moves.extend(_make_room_for(trial, row, touched, shrunk))
+        moves.extend(_wait_for_leavers(trial, row) or _make_room_for(trial, row, touched, shrunk, purse))
         helped += 1
     if not moves:
         trial.undo_to(mark)
     return moves
-
-
-def _is_fickle(request: Request) -> bool:
-    """Whether neighbours that come or go could forbid, before the victims have left, what was found for it."""
-    return any(rule.kind is not NeighbourKind.APART and rule.weight == 0 for rule in request.neighbours)
 
 
 def _join(trial: Trial, row: int, shrunk: set[JobId], moves: list[Move]) -> bool:
@@ -129,17 +129,33 @@ def _claim(trial: Trial, row: int, allocation: Allocation) -> None:
     trial.count(row, allocation.replicas * trial.state.by_row[row].spec.request.device_milli)
 
 
-def _make_room_for(trial: Trial, row: int, touched: set[int], shrunk: set[JobId]) -> list[Move]:
-    """Moves that make room for one waiting job; empty, and the trial as it was, when none is allowed or enough. Victims
-    are added to `touched`, and those that shrink to `shrunk`."""
-    mark = trial.mark()
-    candidates = [victim for victim in find_victims(trial.state, row) if victim.record.row not in touched]
-    chosen = _enough_victims(trial, row, candidates)
-    trial.undo_to(mark)
-    if chosen is None:
+def _wait_for_leavers(trial: Trial, row: int) -> list[Move]:
+    """A claim on what others leave already, for a job whose claim may have fallen while they did; [] = not enough."""
+    state = trial.state
+    leavers = leaving_jobs(state) if is_fickle(state.by_row[row].spec.request) else []
+    if not leavers:
         return []
-    victims, allocation = _minimal(trial, row, chosen)
+    mark = trial.mark()
+    for record in leavers:
+        if record.target is None and record.allocation is not None:
+            trial.let_go(record.row, record.allocation)
+    allocation = _fits(trial, row)
     trial.undo_to(mark)
+    if allocation is None:
+        return []
+    _claim(trial, row, allocation)
+    return [Reserve(state.by_row[row].spec.id, allocation, state.now_ms)]
+
+
+def _make_room_for(trial: Trial, row: int, touched: set[int], shrunk: set[JobId], purse: Purse) -> list[Move]:
+    """Moves that make room for one waiting job; empty, and the trial as it was, when none is allowed or enough. Victims
+    are added to `touched`, and those that shrink to `shrunk`; budgets are paid from `purse`."""
+    candidates = [victim for victim in find_victims(trial.state, row) if victim.record.row not in touched]
+    mark = trial.mark()
+    found = _choose_victims(trial, row, candidates, purse)
+    if found is None:
+        return []
+    victims, allocation = found
     if not victims:  # only a reservation of others holds it back, and that stands
         return []
     moves = _leave(trial, row, victims, allocation)
@@ -147,8 +163,47 @@ def _make_room_for(trial: Trial, row: int, touched: set[int], shrunk: set[JobId]
         trial.undo_to(mark)
         return []
     touched.update(victim.record.row for victim in victims)
+    for victim in victims:
+        purse.pay(victim.record.spec.id)
     shrunk.update(move.job for move in moves if isinstance(move, Resize))
     return moves
+
+
+def _choose_victims(
+    trial: Trial, row: int, candidates: list[Victim], purse: Purse
+) -> tuple[list[Victim], Allocation] | None:
+    """The victims that are needed, and where the job then goes; None when none are enough. The trial is as it was.
+
+    Those that are needed must be within all budgets together; where the first that are found are not, the cheapest that
+    exceeds one is left out, and others are sought.
+    """
+    mark = trial.mark()
+    candidates = [victim for victim in candidates if purse.allows(victim.record.spec.id)]
+    for _ in range(BUDGET_TRIES):
+        chosen = _enough_victims(trial, row, candidates)
+        trial.undo_to(mark)
+        if chosen is None:
+            return None
+        found = _minimal(trial, row, chosen)
+        trial.undo_to(mark)
+        beyond = _find_beyond(found[0], purse)
+        if beyond is None:
+            return found
+        candidates = [victim for victim in candidates if victim is not beyond]
+    return None
+
+
+def _find_beyond(victims: list[Victim], purse: Purse) -> Victim | None:
+    """The first of these that its budgets do not let leave beside those before it; None = all may."""
+    beyond = None
+    for count, victim in enumerate(victims):
+        if not purse.allows(victim.record.spec.id):
+            beyond, victims = victim, victims[:count]
+            break
+        purse.pay(victim.record.spec.id)
+    for victim in victims:
+        purse.pay_back(victim.record.spec.id)
+    return beyond
 
 
 def _enough_victims(trial: Trial, row: int, candidates: list[Victim]) -> list[Victim] | None:

@@ -46,6 +46,7 @@ from clearway.engine.place import refresh_device_entry, set_usable_entry
 from clearway.engine.policy import Policy, RunTimes, RuntimeSource
 from clearway.engine.records import Claim, JobRecord
 from clearway.engine.rows import JobRows
+from clearway.engine.standing import drop_fallen_claims
 from clearway.engine.tables import (
     CLASS_WHEN_EMPTY,
     DEVICE_CLAIM,
@@ -64,6 +65,7 @@ from clearway.model.allocation import Allocation
 from clearway.model.cluster import LinkSpec
 from clearway.model.events import (
     Batch,
+    BudgetsChanged,
     ControlStarted,
     DemandForecast,
     DeviceDown,
@@ -84,6 +86,7 @@ from clearway.model.events import (
     TimerFired,
 )
 from clearway.model.ids import JobId
+from clearway.model.jobs import JobSpec
 from clearway.model.plan import Reserve
 
 DERIVED: Final = frozenset(
@@ -107,9 +110,11 @@ class ClusterState:
     """The box. Public attributes are for reading; only `apply` changes them.
 
     jobs: those that have not ended, by id. claims: devices kept for waiting jobs, by job row. caps: watts of each
-    device of a node, by node index, where they are limited. link_speeds: by level, where they are known. version:
-    number of applied events. fresh: rows of waiting jobs that have no place in `order` yet. capacity_grew: since the
-    last decision something was given back, or came up, so that jobs that could not start then may start now.
+    device of a node, by node index, where they are limited. budgets, budgeted: how many replicas may still leave
+    for others, by budget, and by running job the budgets in which it counts, see `BudgetsChanged`. bounded: as they
+    were submitted, the jobs that may have fewer replicas now. link_speeds: by level, where they are known. version:
+    number of applied events. fresh: rows of waiting jobs that have no place in `order` yet. capacity_grew: since
+    the last decision something was given back, or came up, so that jobs that could not start then may start now.
     waiting_changed: a waiting job came to be blocked by what another did, so that those behind it may be looked at.
     """
 
@@ -126,6 +131,9 @@ class ClusterState:
         self.by_row: dict[int, JobRecord] = {}
         self.claims: dict[int, Claim] = {}
         self.caps: dict[int, int] = {}
+        self.budgets: dict[str, int] = {}
+        self.bounded: dict[JobId, JobSpec] = {}
+        self.budgeted: dict[JobId, tuple[tuple[str, int], ...]] = {}
         self.power_budget_watts: int | None = None
         self.link_speeds: dict[str, LinkSpec] = {}
         self.fresh: list[int] = []
@@ -168,10 +176,11 @@ class ClusterState:
             TenantRemoved: self._on_tenant_removed,
             DemandForecast: self._on_forecast,
             PowerBudgetSet: self._on_power_budget,
+            BudgetsChanged: self._on_budgets,
             LinksSet: self._on_links,
             TimerFired: self._on_nothing,
             SubmissionAccepted: self._on_nothing,
-            ControlStarted: self._on_nothing,
+            ControlStarted: self._on_control_started,
             **self._lifecycle.handlers,
         }
 
@@ -226,13 +235,13 @@ class ClusterState:
         self.refresh_box()
 
     def _on_node_changed(self, event: NodeChanged) -> None:
-        crowds = self.inventory.specs[self.inventory.index(event.node.name)].crowds
+        before = self.inventory.specs[self.inventory.index(event.node.name)]
+        known_spec = before.crowds, before.labels
         known = self.inventory.device_count
         node = self.inventory.change(event.node)
         self.refresh_box_if_grown()
-        if event.node.crowds != crowds:
-            for row in [row for row in self.claims if self.by_row[row].spec.request.neighbours]:
-                self.unclaim(row)
+        if self.claims and (event.node.crowds, event.node.labels) != known_spec:
+            drop_fallen_claims(self)
         if self.inventory.device_count > known:
             self._note_hardware(len(event.node.groups))
             for device in range(known, self.inventory.device_count):
@@ -316,7 +325,25 @@ class ClusterState:
         self.meta[META_LEVELS] = self.inventory.used_levels & distinct_levels(self.link_speeds)
         self.capacity_grew = True
 
-    def _on_nothing(self, event: TimerFired | SubmissionAccepted | ControlStarted) -> None:
+    def _on_budgets(self, event: BudgetsChanged) -> None:
+        for name, allowed in event.budgets:
+            if allowed is None:
+                self.budgets.pop(name, None)
+            else:
+                self.budgets[name] = allowed
+        for job, counts in event.jobs:
+            if counts and job in self.jobs:
+                self.budgeted[job] = counts
+            else:
+                self.budgeted.pop(job, None)
+        self.capacity_grew = True
+
+    def _on_control_started(self, _event: ControlStarted) -> None:
+        """Who carries out what it decides says anew what budgets there are."""
+        self.budgets.clear()
+        self.budgeted.clear()
+
+    def _on_nothing(self, event: TimerFired | SubmissionAccepted) -> None:
         """Time itself is taken from the event by `apply`; the rest of it is for drivers."""
 
     # --- claims ------------------------------------------------------------------------------------------------------
@@ -339,13 +366,16 @@ class ClusterState:
             self.capacity_grew = True
 
     def unclaim_beside(self, record: JobRecord, allocation: Allocation) -> None:
-        """A job came to lie there, or will: give up the claims of others that must lie apart from it."""
+        """A job came to lie there, or will: give up the claims of others that must lie apart from it, or that hold
+        elsewhere only without it."""
         crowds = record.spec.request.crowds
         for row in list(self.claims) if crowds else ():
             rules = self.by_row[row].spec.request.neighbours
             nodes = self.claims[row].allocation.nodes.tolist()
             if row != record.row and self.inventory.crowds.collide(rules, nodes, crowds, allocation.nodes.tolist()):
                 self.unclaim(row)
+        if self.claims and crowds:
+            drop_fallen_claims(self)
 
     # --- views -------------------------------------------------------------------------------------------------------
 

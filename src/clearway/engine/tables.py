@@ -77,7 +77,7 @@ CLASS_COLUMNS: Final = 13
 RULE_KIND: Final = 0
 RULE_TALLY: Final = 1  # of MEMBER: the first tally of its crowd
 RULE_WEIGHT: Final = 2  # 0 = required
-RULE_SKEW: Final = 3
+RULE_SKEW: Final = 3  # of MEMBER and ROOM: the amount by which a replica counts
 RULE_DOMAINS_MIN: Final = 4
 RULE_SELF: Final = 5  # 1 = the class counts in the crowd itself
 RULE_COLUMNS: Final = 6
@@ -86,6 +86,7 @@ RULE_MEMBER: Final = 0  # no rule: the class counts in the crowd
 RULE_APART: Final = 1
 RULE_BESIDE: Final = 2
 RULE_EVEN: Final = 3
+RULE_ROOM: Final = 4  # what is counted is what nobody has, below zero: with the replica it is not above
 
 # --- tallies: how many of a crowd lie in each domain of one label; the first of a crowd counts by node ----------------
 TALLY_NEXT: Final = 0  # the next tally of the same crowd; NONE

@@ -122,7 +122,7 @@ def is_changed(known: NodeSpec, found: NodeSpec) -> bool:
     if (known.memory_bytes is None) != (found.memory_bytes is None):
         return True
     slack = (known.memory_bytes or 0) * MEMORY_PERCENT // 100
-    if (known.groups, known.crowds) != (found.groups, found.crowds):
+    if (known.groups, known.crowds, known.extras) != (found.groups, found.crowds, found.extras):
         return True
     is_near = abs((known.memory_bytes or 0) - (found.memory_bytes or 0)) <= slack
     return not is_near or (known.cpu_milli, known.labels) != (found.cpu_milli, found.labels)

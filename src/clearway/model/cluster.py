@@ -33,6 +33,7 @@ class NodeSpec:
     leaf, block, nvlink: names of the domains that it lies in; empty = it is alone at that level. `nvlink` names a
     rack-scale NVLink domain (e.g. NVL72) that spans nodes. labels: (key, value) pairs.
     crowds: replicas of others that lie here and count in a crowd (`model.neighbours`), as (crowd, number) pairs.
+    extras: (name, amount) of what else the node has that jobs may ask for; of what is not named there is none.
     """
 
     name: NodeName
@@ -44,6 +45,7 @@ class NodeSpec:
     block: str = ""
     labels: tuple[tuple[str, str], ...] = ()
     crowds: tuple[tuple[str, int], ...] = ()
+    extras: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         models = [group.model for group in self.groups]

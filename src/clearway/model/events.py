@@ -249,6 +249,30 @@ class PowerBudgetSet:
 
 
 @dataclass(frozen=True, slots=True)
+class BudgetsChanged:
+    """Somebody else says how many replicas may be made to leave at present. Jobs leave for others only within this.
+
+    budgets: how many replicas that count in it may still be told to leave, by the name of a budget; None = it is no
+    more. jobs: in which budgets how many replicas of a running job count; () = in none. What is not named is as before.
+    All of it is forgotten by `ControlStarted`.
+    """
+
+    at_ms: int
+    budgets: tuple[tuple[str, int | None], ...] = ()
+    jobs: tuple[tuple[JobId, tuple[tuple[str, int], ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JobBounded:
+    """An elastic job is to have no more than so many replicas from now on, whatever it asked: somebody else allows no
+    more. What it holds it keeps."""
+
+    at_ms: int
+    job: JobId
+    replicas_max: int
+
+
+@dataclass(frozen=True, slots=True)
 class LinksSet:
     """The site says how fast the links between devices are, by `DomainLevel`, at the start or anew; () = not known."""
 
@@ -327,6 +351,8 @@ Event = (
     | JobResized
     | DemandForecast
     | PowerBudgetSet
+    | BudgetsChanged
+    | JobBounded
     | LinksSet
     | TimerFired
     | SubmissionAccepted

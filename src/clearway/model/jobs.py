@@ -59,6 +59,7 @@ class Request:
     exclusive: no other job on its nodes.
     crowds: named sets to which the replica belongs, for rules about neighbours. neighbours: such rules of its own.
     liked: a node label whose number, 0..100, says how much the node is liked; empty = all alike.
+    extras: (name, amount) of what else it needs of its node, which is counted there (`NodeSpec.extras`).
     """
 
     devices: int = 1
@@ -74,6 +75,7 @@ class Request:
     crowds: tuple[str, ...] = ()
     neighbours: tuple[NeighbourRule, ...] = ()
     liked: str = ""
+    extras: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         assert self.devices >= 0
@@ -82,6 +84,7 @@ class Request:
         assert self.cpu_milli >= 0
         assert self.memory_bytes >= 0
         assert self.device_memory_bytes >= 0
+        assert all(amount > 0 for _, amount in self.extras)
 
     @property
     def is_fractional(self) -> bool:

@@ -3,6 +3,7 @@
 Sources: DESIGN.md §5; Slurm's sbatch (--dependency, --array) for who may start; Kueue's borrowing limit for quota.
 """
 
+from collections import Counter
 from collections.abc import Callable
 
 from clearway.model.allocation import Allocation
@@ -119,7 +120,12 @@ def _node_overflow(books: Books, node: ShadowNode, number: int) -> str:
         return f"node {number} has {node.spec.cpu_milli} milli CPUs and gives {cpu}"
     if node.spec.memory_bytes is not None and memory > node.spec.memory_bytes:
         return f"node {number} has {node.spec.memory_bytes} bytes and gives {memory}"
-    return ""
+    extras = Counter[str]()
+    for request, count in requests:
+        extras.update({name: amount * count for name, amount in request.extras})
+    has = dict(node.spec.extras)
+    over = [name for name, amount in extras.items() if amount > has.get(name, 0)]
+    return f"node {number} has {has} and gives {dict(extras)}" if over else ""
 
 
 def _device_problem(books: Books, job: ShadowJob, node: int, number: int, *, is_new: bool) -> str:

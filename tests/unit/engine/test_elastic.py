@@ -6,9 +6,9 @@ import pytest
 
 from clearway.engine.policy import Elasticity, Policy, Preemption, PreemptMode
 from clearway.model.cluster import LinkSpec, QueueSpec
-from clearway.model.events import JobResized, JobStarted, LinksSet, QueueSet, TimerFired
+from clearway.model.events import JobBounded, JobReleased, JobResized, JobStarted, LinksSet, QueueSet, TimerFired
 from clearway.model.jobs import Checkpoint, Elastic, JobKind
-from clearway.model.plan import Resize
+from clearway.model.plan import Resize, Start
 from clearway.model.units import HOUR_MS, SECOND_MS
 from clearway.policies.orders import Fifo
 from support.engine import add_nodes, make_kernel, started_jobs, submit
@@ -61,3 +61,19 @@ def test_no_more_devices_are_kept_for_a_burst_than_its_queue_may_have():
     kernel.handle(JobStarted(1, 1, 1))
     submit(kernel, *[{"priority": 5, "queue": "tasks"}] * 9, at_ms=HOUR_MS)
     assert len(kernel.state.claims) == 3
+
+
+def test_job_has_no_more_replicas_than_it_is_bounded_to_and_grows_when_that_is_over():
+    kernel = make_kernel(ELASTIC)
+    add_nodes(kernel, 1, 8)
+    elastic, checkpoint = Elastic(replicas_min=1, replicas_max=8), Checkpoint(interval_ms=HOUR_MS)
+    wide = {"replicas": 4, "elastic": elastic, "checkpoint": checkpoint, "estimate_ms": 9 * HOUR_MS}
+    submit(kernel, {**wide, "held": True})
+    kernel.handle(JobBounded(1, 1, 3))
+    (start,) = [one for one in kernel.handle(JobReleased(2, 1)) if isinstance(one, Start)]
+    assert start.allocation.replicas == 3
+    kernel.handle(JobStarted(3, 1, 1))
+    assert kernel.handle(TimerFired(SECOND_MS)) == ()
+    grown = [one for one in kernel.handle(JobBounded(2 * SECOND_MS, 1, 100)) if isinstance(one, Resize)]
+    assert [one.allocation.replicas for one in grown] == [8]
+    assert kernel.state.jobs[1].spec.replicas == 4

@@ -1,10 +1,15 @@
 """Rules about neighbours: where replicas go, beside whom, and what a job is told that finds no such place."""
 
+from dataclasses import replace
+
 import pytest
 
+from clearway.engine.policy import Preemption, PreemptMode
 from clearway.model.cluster import DeviceGroup, NodeSpec
-from clearway.model.events import JobStarted, NodeAdded, NodeChanged
+from clearway.model.events import JobStarted, JobStopped, NodeAdded, NodeChanged
+from clearway.model.jobs import StopCause
 from clearway.model.neighbours import NeighbourKind, NeighbourRule
+from clearway.model.plan import Stop
 from support.engine import EASY, add_nodes, finish, make_kernel, nodes_of, started, started_jobs, submit
 
 
@@ -144,3 +149,46 @@ def test_tallies_are_given_up_whatever_rows_they_lie_in():
     run(kernel, **APART)
     finish(kernel, max(kernel.state.jobs))
     assert run(kernel, **APART) is not None
+
+
+MAKES_ROOM = replace(EASY, preemption=Preemption(mode=PreemptMode.PRIORITY, protection_ms=0))
+
+
+def make_full_rooms(*rooms):
+    """One node in each of these rooms, each held by a job of its own, 1 and so on."""
+    kernel = make_rooms(*rooms, policy=MAKES_ROOM)
+    for number in range(1, len(rooms) + 1):
+        run(kernel, devices=4, nodes=(f"n{number}",))
+    return kernel
+
+
+def stops(commands):
+    return [one.job for one in commands if isinstance(one, Stop)]
+
+
+def leave(kernel, job):
+    return started(kernel.handle(JobStopped(1, job, 1, StopCause.PREEMPTED)))
+
+
+@pytest.mark.parametrize(("job", "victim"), [(EVEN, 2), ({"neighbours": (rule("beside", crowd="b"),)}, 2)])
+def test_room_is_made_where_a_job_that_is_spread_or_lies_beside_others_may_lie(job, victim):
+    kernel = make_rooms("x", "y", "x", policy=MAKES_ROOM)
+    run(kernel, devices=1, nodes=("n1",), crowds=("a",), priority=1)
+    run(kernel, devices=1, nodes=("n2",), crowds=("b",), priority=1)
+    for node in ("n1", "n2", "n3"):
+        run(kernel, devices=3 if node != "n3" else 4, nodes=(node,))
+    assert stops(submit(kernel, {"devices": 2, "priority": 1, **job})) == [victim + 2]
+    (start,) = leave(kernel, victim + 2)
+    assert nodes_of(start) == [1]
+
+
+def test_claim_of_a_job_that_is_spread_falls_when_others_come_and_goes_to_what_is_left_already():
+    kernel = make_full_rooms("x", "y")
+    assert stops(submit(kernel, {"devices": 4, "priority": 1, **EVEN})) == [2]
+    (_, second) = kernel.state.inventory.specs
+    # By now another of the crowd lies in y, whoever put it there: the job may only lie in x.
+    commands = kernel.handle(NodeChanged(1, replace(second, crowds=(("a", 1),))))
+    assert stops(commands) == [1]
+    assert [one.job for one in leave(kernel, 2)] == [2]
+    (start,) = leave(kernel, 1)
+    assert (start.job, nodes_of(start)) == (3, [0])
