@@ -13,15 +13,17 @@ from hypothesis.extra.numpy import arrays
 
 from clearway.model.cluster import ClusterSpec, DeviceGroup, NodeSpec, TenantSpec
 from clearway.model.commands import Command
-from clearway.model.events import Batch, Event
+from clearway.model.events import Batch, Event, JobSubmitted, NodeAdded, PlanAccepted
 from clearway.model.jobs import Checkpoint, Dependency, DependencyKind, Elastic, JobSpec, Request
 from clearway.model.neighbours import NeighbourRule
 from clearway.model.plan import Plan
 from clearway.wire.codec import (
+    Texts,
     decode_command,
     decode_event,
     decode_plan,
     decode_value,
+    dump_json,
     encode_command,
     encode_event,
     encode_plan,
@@ -43,6 +45,7 @@ SPECIAL_FIELDS = {
     (Request, "cpu_milli"): COUNTS,
     (Request, "memory_bytes"): COUNTS,
     (Request, "device_memory_bytes"): COUNTS,
+    (Request, "extras"): st.lists(st.tuples(st.text(max_size=8), st.integers(1, 1 << 60)), max_size=3).map(tuple),
     (Checkpoint, "interval_ms"): st.integers(1, 1 << 60),
     (Checkpoint, "cost_ms"): COUNTS,
     (Checkpoint, "restart_ms"): COUNTS,
@@ -125,6 +128,20 @@ def test_every_event_survives_json(cls):
         decoded = decode_event(through_json(encode_event(event)))
         assert decoded == event
         assert repr(decoded) == repr(event)
+
+    check()
+
+
+@pytest.mark.parametrize("cls", [JobSubmitted, NodeAdded, PlanAccepted], ids=lambda cls: cls.__name__)
+def test_texts_of_like_events_are_those_of_each_by_itself(cls):
+    @settings(max_examples=20, deadline=None)
+    @given(build_class(cls), build_class(cls), st.data())
+    def check(event, other, data):
+        name = data.draw(st.sampled_from([field.name for field in dataclasses.fields(cls)]))
+        changed = dataclasses.replace(event, **{name: getattr(other, name)})
+        events = [event, event, changed, other, event, Batch(7, (event, changed))]
+        texts = Texts()
+        assert [texts.event(one) for one in events] == [dump_json(encode_event(one)) for one in events]
 
     check()
 

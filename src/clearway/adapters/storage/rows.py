@@ -7,9 +7,7 @@ that was altered, removed or put in is found. Rows of jobs and runs carry a CRC 
 import dataclasses
 import functools
 import hashlib
-import itertools
 import json
-import operator
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -22,7 +20,7 @@ from clearway.model.jobs import JobKind
 from clearway.model.runs import RunSpec
 from clearway.ports.storage import AuditLine, Changes, JournalError
 from clearway.ports.views import JobState, JobView
-from clearway.wire.codec import decode_event, decode_value, encode_event, encode_value
+from clearway.wire.codec import Texts, decode_event, decode_value, dump_json, encode_value
 
 CHAIN_START: Final = "0" * 64
 """The checksum before the first record."""
@@ -39,10 +37,6 @@ class Draft(NamedTuple):
     at_ms: int
     kind: str
     payload: str
-
-
-dump_json: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
-"""JSON, compact and in ASCII: every database takes it as it is, whatever a text of a user holds."""
 
 
 @functools.lru_cache(maxsize=10_000)
@@ -68,7 +62,8 @@ def _is_encodable(text: str) -> bool:
 
 def draft_events(events: Iterable[Event]) -> list[Draft]:
     """The events as records."""
-    return [Draft(event.at_ms, type(event).__name__, dump_json(encode_event(event))) for event in events]
+    texts = Texts()
+    return [Draft(event.at_ms, type(event).__name__, texts.event(event)) for event in events]
 
 
 def draft_audit(lines: Iterable[AuditLine]) -> list[Draft]:
@@ -146,20 +141,18 @@ def _submitted(events: Iterable[Event]) -> Iterable[int]:
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
-_VIEW_NAMES: Final = tuple(field.name for field in dataclasses.fields(JobView))
-_VIEW_DEFAULTS: Final = tuple(field.default for field in dataclasses.fields(JobView))
-"""By field; MISSING, which nothing equals, where there is none."""
-_VIEW_VALUES: Final = operator.attrgetter(*_VIEW_NAMES)
 _STATES: Final = {state.value: state for state in JobState}
 _KINDS: Final = {kind.value: kind for kind in JobKind}
 
 
-def job_row(view: JobView) -> Row:
-    """The row of a job. Written by hand rather than by the codec: lists of thousands of jobs must be quick."""
-    values = _VIEW_VALUES(view)
-    every = zip(_VIEW_NAMES, values, _VIEW_DEFAULTS, strict=True)
-    others = itertools.compress(every, map(operator.is_not, values, _VIEW_DEFAULTS))
-    text = dump_json({name: value for name, value, default in others if value != default})
+def job_rows(views: Iterable[JobView]) -> list[Row]:
+    """One row for each job, from its last view."""
+    texts = Texts()
+    return [_job_row(view, texts) for view in {view.id: view for view in views}.values()]
+
+
+def _job_row(view: JobView, texts: Texts) -> Row:
+    text = texts.value(view)
     return {
         "id": view.id,
         "state": view.state.value,
@@ -174,18 +167,16 @@ def job_row(view: JobView) -> Row:
     }
 
 
-def job_rows(views: Iterable[JobView]) -> list[Row]:
-    """One row for each job, from its last view."""
-    return [job_row(view) for view in {view.id: view for view in views}.values()]
-
-
 def row_crc(number: int, text: str) -> int:
     """CRC-32 over the number of a row and its text."""
     return zlib.crc32(text.encode("utf-8", "surrogatepass"), number & 0xFFFFFFFF)
 
 
 def parse_job(number: int, text: Any, crc: Any) -> JobView:
-    """The job of a row. Raises JournalError, which names the job."""
+    """The job of a row, read by hand rather than by the codec: lists of thousands of jobs must be quick.
+
+    Raises JournalError, which names the job.
+    """
     if not isinstance(text, str) or row_crc(number, text) != crc:
         raise JournalError(f"job {number}: its row was altered or damaged; restore a backup")
     try:
