@@ -23,12 +23,13 @@ from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.errors import ApiError, ExpiredError, UnreachableError, UnreadableError
 from clearway.adapters.kubernetes.facts import PodFacts
 from clearway.adapters.kubernetes.gangs import Source, gang_size
+from clearway.adapters.kubernetes.guard import BROKEN
 from clearway.adapters.kubernetes.logs import STREAMS_MAX, LogCollector
 from clearway.adapters.kubernetes.manifests import OwnJob, find_fault, make_own_job, own_demand
 from clearway.adapters.kubernetes.mounting import bind_volumes
 from clearway.adapters.kubernetes.own_jobs import OwnJobs
 from clearway.adapters.kubernetes.pace import PAUSE_MIN_S, Pace, rest
-from clearway.adapters.kubernetes.parse import parse_node, parse_pod
+from clearway.adapters.kubernetes.parse import parse_node, parse_pod, parse_stub
 from clearway.adapters.kubernetes.reasons import Reasons
 from clearway.adapters.kubernetes.runs import (
     Action,
@@ -43,6 +44,7 @@ from clearway.adapters.kubernetes.runs import (
     Unclaim,
     Unpark,
 )
+from clearway.adapters.kubernetes.scaling import scale_job, unpark_job
 from clearway.adapters.kubernetes.shares import PHASE
 from clearway.adapters.kubernetes.sharing import Sharing
 from clearway.model.cluster import NodeSpec
@@ -73,6 +75,10 @@ OTHERS: Final = (
 REFUSED_S: Final = 1.0
 """Pause after a call that the API server refused: what it was about is looked at anew, and may come to the same."""
 
+STARTED_S: Final = 0.2
+"""How much later the driver may hear that pods run: nothing waits for it, and one that begins to write keeps pods that
+come meanwhile waiting for the disk."""
+
 DEVICE_DEFAULT: Final = "nvidia.com/gpu"
 """What a submitted job's devices are taken to be where no node has any yet."""
 
@@ -102,7 +108,7 @@ class KubernetesBackend:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._listed = {path: threading.Event() for path in (NODES, PODS, *OTHERS)}
-        self._is_poked = False
+        self._is_poked = self._is_served = self._is_waking = False
         self._failure: Exception | None = None
         self._main: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -404,16 +410,35 @@ class KubernetesBackend:
             self.book.put_pod(parse_pod(data, self._config, known))
         except UnreadableError as error:
             log.warning("left out: %s", error)
+            self._refuse_unread(data, str(error))
         except Exception:  # about this pod alone
             self._note_fault("pod", data)
+            self._refuse_unread(data, BROKEN)
+
+    def _refuse_unread(self, data: Json, message: str) -> None:
+        """A pod that cannot be read is told so, if it waits for us."""
+        pod = parse_stub(data)
+        if pod is not None and pod.scheduler == self._config.scheduler_name and not pod.node:
+            self.book.refuse_pod(pod, message)
+            self.poke()
 
     def _changed(self) -> None:
-        """The book changed: look up what it wants to know, and wake the driver."""
+        """The book changed: look up what it wants to know, offer what became whole, and wake the driver."""
         with self.lock:
-            wanted = self.book.take_wanted()
+            if self._is_served:
+                self.book.look_at_new(self.now_ms)
+            wanted, is_urgent = self.book.take_wanted(), not self._is_served or self.book.is_urgent
         for source in wanted:
             self.spawn(self._look_up(source))
         self._on_change()
+        if is_urgent:
+            self._wake()
+        elif not self._is_waking:
+            self._is_waking = True
+            asyncio.get_running_loop().call_later(STARTED_S, self._wake)
+
+    def _wake(self) -> None:
+        self._is_waking = False
         if self._world is not None:
             self._world.wake()
 
@@ -440,7 +465,7 @@ class KubernetesBackend:
         """Have `on_change` called in the backend's thread after each change of the book, and run `work` there."""
         loop = self._loop
         assert loop is not None, "nodes comes first"
-        self._on_change = on_change
+        self._on_change, self._is_served = on_change, True
         loop.call_soon_threadsafe(lambda: self.spawn(work()))
         self.poke()
 
@@ -477,7 +502,7 @@ class KubernetesBackend:
             case Scale():
                 await self._scale(action)
             case Unpark(namespace, uid):
-                await self._unpark(namespace, uid)
+                await unpark_job(self._client, namespace, uid)
             case Unclaim(pod, claims):
                 await self._insist(pod, nullcontext(), partial(take_back_claims, self._client, pod, claims))
             case Refuse(pod, message):
@@ -518,35 +543,11 @@ class KubernetesBackend:
         return await self._insist(pod, nullcontext(), write)
 
     async def _scale(self, scale: Scale) -> None:
-        """A Job that is elastic makes so many pods from now on; its pods with higher numbers go."""
-        size = {"parallelism": scale.pods, "completions": scale.pods, "suspend": False}
-        body = {"spec": {"suspend": True} if scale.is_parked else size}
-        pause_s = PAUSE_MIN_S
-        while True:
-            try:
-                await self._client.patch(scale.source.path, body)
-                return
-            except UnreachableError:
-                pause_s = await rest(pause_s)
-            except ApiError as error:
-                log.warning("job %d: %s", scale.job, error)
-                with self.lock:
-                    self.book.refuse_scale(self.now_ms, scale.job, str(error))
-                self._changed()
-                return
-
-    async def _unpark(self, namespace: str, uid: str) -> None:
-        root = f"/apis/batch/v1/namespaces/{namespace}/jobs"
-        pause_s = PAUSE_MIN_S
-        while True:
-            try:
-                jobs, _ = await self._client.list_all(root)
-                for job in jobs:
-                    if job["metadata"]["uid"] == uid and job["spec"].get("suspend"):
-                        await self._client.patch(f"{root}/{job['metadata']['name']}", {"spec": {"suspend": False}})
-                return
-            except UnreachableError:
-                pause_s = await rest(pause_s)
+        if refusal := await scale_job(self._client, scale):
+            log.warning("job %d: %s", scale.job, refusal)
+            with self.lock:
+                self.book.refuse_scale(self.now_ms, scale.job, refusal)
+            self._changed()
 
     # --- what became of submitted jobs, in the backend's thread ---------------------------------------------------
 

@@ -19,14 +19,14 @@ from dataclasses import replace
 
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.convoys import gang_key, is_mixed
-from clearway.adapters.kubernetes.entries import Wants, real_name
+from clearway.adapters.kubernetes.entries import Wants
 from clearway.adapters.kubernetes.errors import UnreadableError
 from clearway.adapters.kubernetes.facts import PodFacts, PodPhase
-from clearway.adapters.kubernetes.gangs import Group, own_key, single_of
+from clearway.adapters.kubernetes.gangs import single_of
 from clearway.adapters.kubernetes.guard import BROKEN
 from clearway.adapters.kubernetes.jobs import make_arrival
 from clearway.adapters.kubernetes.manifests import OwnJob
-from clearway.adapters.kubernetes.placing import Placing
+from clearway.adapters.kubernetes.recovering import NOT_WHOLE, Recovering
 from clearway.adapters.kubernetes.runs import (
     KILLED,
     Arrival,
@@ -42,7 +42,6 @@ from clearway.adapters.kubernetes.runs import (
     Scale,
     Slot,
     Unclaim,
-    Unpark,
     finished,
 )
 from clearway.model.events import (
@@ -58,7 +57,6 @@ from clearway.model.events import (
 from clearway.model.ids import JobId
 from clearway.model.jobs import Outcome, StopCause
 
-NOT_WHOLE = "its pods are not all there yet"
 NOT_MADE = "its Job did not make all of its pods in time; `kubectl describe job` says why"
 TAKEN_AWAY = "a pod of it was taken away"
 
@@ -66,12 +64,11 @@ WRITERS = (PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED)
 """Phases of pods that may have written something."""
 
 
-class Book(Placing):
+class Book(Recovering):
     """All pods, groups and runs. Not safe for several threads: its owner holds a lock."""
 
     def __init__(self, config: KubernetesConfig) -> None:
         super().__init__(config)
-        self._limited: dict[JobId, None] = {}
         self._models_seen = 0
 
     def set_queues(self, names: tuple[str, ...], default: str) -> None:
@@ -105,19 +102,6 @@ class Book(Placing):
         """The control plane could not take the job now; it is offered again."""
         if arrival.group in self.bundles:
             self._arrivals.append(arrival)
-
-    def restore(self, now_ms: int, job: JobId, origin: str, size: int, message: str = "") -> None:
-        """The job of `size` pods waits already, as the journal says; its pods are found by its origin. message: why it
-        is held."""
-        bundle = self._bundle_for(origin)
-        if bundle is None or bundle.job is not None:
-            self._events.append(JobCancelled(now_ms, job))
-            return
-        key = bundle.group.key
-        bundle.job, bundle.key, bundle.size, bundle.is_held = job, origin, size, message == NOT_WHOLE
-        self.jobs[job] = bundle
-        self._dirty[key] = None
-        self._arrivals = [arrival for arrival in self._arrivals if arrival.group != key]
 
     def start(
         self,
@@ -194,65 +178,6 @@ class Book(Placing):
             self.nodes.hold(job, slot.node, slot.devices)
         self._stop(now_ms, bundle, StopCause.MIGRATED, "")
 
-    def adopt(
-        self,
-        now_ms: int,
-        job: JobId,
-        generation: int,
-        places: Sequence[Place],
-        origin: str,
-        limit_ms: int | None = None,
-        *,
-        is_started: bool,
-        own: OwnJob | None = None,
-        is_moving: bool = False,
-        crowds: tuple[str, ...] = (),
-    ) -> None:
-        """The journal says that the job holds these places: find its pods there. is_moving: it was told to leave them
-        for others; it leaves, and starts again."""
-        bundle = self._find(job, origin, len(places)) if own is None else self._open(own)
-        self._generations[job] = generation
-        namespace, kind, uid = [*origin.partition("#")[0].split("/"), "", "", ""][:3]
-        if is_moving and kind == "job":
-            self._actions.append(Unpark(namespace, uid))
-        if bundle is None:
-            self._events.append(JobFinished(now_ms, job, generation, Outcome.CANCELLED))
-            return
-        phase = RunPhase.RUNNING if is_started else RunPhase.STARTING
-        slots = [Slot(*place) for place in places]
-        run = bundle.run = Run(job, generation, slots, now_ms, phase, limit_ms=limit_ms, crowds=crowds)
-        run.started_ms = now_ms if is_started else None
-        if limit_ms is not None or own is not None:
-            self._limited[job] = None
-        if own is not None:
-            bundle.own, bundle.size = own, len(places)
-            if not is_started:
-                self._actions.append(Launch(own, len(places)))
-        elif not is_started and self._is_elastic(bundle):
-            self._scale(bundle, job, [], len(places))
-        lying: dict[str, list[str]] = {}
-        for uid in bundle.members:
-            pod = self.pods.get(uid)
-            if pod is not None and pod.node:
-                lying.setdefault(pod.node, []).append(uid)
-        for slot in run.slots:
-            self.nodes.hold(job, slot.node, slot.devices, crowds)
-            there = lying.get(real_name(slot.node))
-            if there:
-                slot.pod = there.pop(0)
-                self.nodes.ours.add(slot.pod)
-        if is_moving:
-            self._stop(now_ms, bundle, StopCause.MIGRATED, "")
-
-    def _open(self, own: OwnJob) -> Bundle:
-        """The group of a submitted job's pods, of which there may be none yet."""
-        key = own_key(own.namespace, own.job)
-        bundle = self.bundles.setdefault(key, Bundle(Group(key, returns=True), 0))
-        bundle.job, bundle.key, bundle.refused = own.job, key, ""
-        self.jobs[own.job] = bundle
-        self._dirty[key] = None
-        return bundle
-
     def note_ended(self, job: JobId, *, is_there: bool) -> None:
         """The Job of a submitted job lets its pods go; or it is gone, and then its user has taken it back."""
         bundle = self.jobs.get(job)
@@ -279,16 +204,6 @@ class Book(Placing):
         self._let_go(bundle, run)
         self._events.append(JobStopped(now_ms, job, run.generation, StopCause.UNSTARTABLE, bundle.saved_ms, reason))
 
-    def _find(self, job: JobId, origin: str, size: int) -> Bundle | None:
-        bundle = self._bundle_for(origin)
-        if bundle is not None and bundle.job is None:
-            key = bundle.group.key
-            bundle.job, bundle.key = job, origin
-            bundle.size = size
-            self.jobs[job] = bundle
-            self._dirty[key] = None
-        return bundle if bundle is not None and bundle.job == job else None
-
     def settle(self, now_ms: int, *, is_first: bool = False) -> list[Event]:
         """Look at every group that changed; returns what happened, nodes first. is_first: see `Nodes.tell`."""
         self._find_overdue(now_ms)
@@ -303,6 +218,14 @@ class Book(Placing):
         self.nodes.sweep(self._find_wanted)
         early, self._events = self._events, []
         return [*self.nodes.tell(now_ms, is_first=is_first), *early]
+
+    def look_at_new(self, now_ms: int) -> None:
+        """Look at groups that are no jobs yet: those that became whole are offered without waiting for `settle`."""
+        for key in list(self._dirty):
+            bundle = self.bundles.get(key)
+            if bundle is not None and bundle.run is None and bundle.job is None:
+                del self._dirty[key]
+                self._judge(now_ms, bundle, self._settle)
 
     def _find_wanted(self) -> Iterable[Wants]:
         for bundle in self.bundles.values():
@@ -496,27 +419,6 @@ class Book(Placing):
         for pod in pods:
             del bundle.members[pod.uid]
             self._enter(pod.uid, single_of(pod))
-
-    def _stop(self, now_ms: int, bundle: Bundle, cause: StopCause | None, reason: str) -> None:
-        run = bundle.run
-        assert run is not None
-        if run.pending:
-            self._give_back(now_ms, bundle, run, cause, reason)
-            return
-        run.phase, run.cause, run.reason, run.since_ms = RunPhase.STOPPING, cause, reason, now_ms
-        self._end_own(bundle, run)
-        for part in self._other_parts(bundle):
-            if part.run is not None and part.run.phase is not RunPhase.STOPPING:
-                self._stop(now_ms, part, cause and StopCause.MIGRATED, "another part of its gang stops")
-        self._dirty[bundle.group.key] = None
-
-    def _end_own(self, bundle: Bundle, run: Run) -> None:
-        if bundle.own is not None:
-            final = Ending.FAIL if run.outcome is Outcome.FAILED else Ending.REMOVE
-            run.is_ended = False
-            self._actions.append(End(bundle.own, final if run.cause is None else Ending.PARK))
-        elif run.is_parked and run.next_slots is not None and bundle.group.source is not None:
-            self._actions.append(Scale(bundle.group.source, len(run.next_slots), run.job, is_parked=True))
 
     def _ask_to_leave(self, run: Run, holding: Sequence[PodFacts]) -> None:
         for pod in holding:

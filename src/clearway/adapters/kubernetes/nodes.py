@@ -11,7 +11,8 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from clearway.adapters.kubernetes.claims import Claims
 from clearway.adapters.kubernetes.company import Region, Society
@@ -39,6 +40,8 @@ from clearway.model.events import DeviceDown, DeviceUp, Event, NodeAdded, NodeCh
 from clearway.model.ids import NodeName
 from clearway.model.neighbours import NeighbourKind, NeighbourRule
 from clearway.model.units import DEVICES_PER_MODEL_MAX, MILLI
+
+Found = TypeVar("Found")
 
 LIKING_PREFIX = "clearway.io/likes-"
 
@@ -264,6 +267,11 @@ class Nodes:
         for name, entry in self.entries.items():
             entry.lasting = {label: words for label, words in entry.lasting.items() if label in labels}
             self.touch(name)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether `tell` has anything to look at."""
+        return bool(self._dirty)
 
     def touch(self, name: str) -> None:
         """Something about the node, or on it, changed."""
@@ -545,11 +553,20 @@ class Nodes:
     def _make_labels(self, facts: NodeFacts, labels: Mapping[str, str]) -> Iterable[tuple[str, str]]:
         for region, label in self._regions.items():
             if label != region.domain:
-                domain = region.find_domain(facts, labels)
+                domain = self._guarded(label, partial(region.find_domain, facts, labels))
                 if domain is not None:
                     yield label, domain
         for (wishes, tolerations), label in self._likings.items():
-            yield label, str(score_node(wishes, tolerations, facts))
+            liked = self._guarded(label, partial(score_node, wishes, tolerations, facts))
+            yield label, str(liked or 0)
+
+    def _guarded(self, label: str, find: Callable[[], Found]) -> Found | None:
+        """What a label says of a node; None where it cannot be found, by a mistake about the pods that go by it."""
+        try:
+            return find()
+        except Exception:  # about these pods alone
+            self.guard.note(label, None, f"what pods want of nodes ({label})")
+            return None
 
     def _count_others(self, entry: NodeEntry) -> Iterable[tuple[str, int]]:
         """How many more, or fewer, lie here of each crowd than the engine counts."""

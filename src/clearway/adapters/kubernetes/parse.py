@@ -109,6 +109,29 @@ def parse_pod(data: Json, config: KubernetesConfig, known: PodFacts | None = Non
         raise _unreadable("pod", data, error) from error
 
 
+def parse_stub(data: Json) -> PodFacts | None:
+    """Who a pod is, of one that cannot be read as a whole; None where not even that can be read."""
+    try:
+        metadata, spec = data["metadata"], data["spec"]
+        return PodFacts(
+            uid=str(metadata["uid"]),
+            namespace=str(metadata["namespace"]),
+            name=str(metadata["name"]),
+            node=str(spec.get("nodeName") or ""),
+            phase=PodPhase.UNKNOWN,
+            scheduler=str(spec.get("schedulerName") or ""),
+            priority=0,
+            amounts=(),
+            devices=0,
+            demand=Demand(),
+            owner=None,
+            labels=(),
+            annotations=(),
+        )
+    except (LookupError, TypeError, AttributeError):
+        return None
+
+
 def _renew(known: PodFacts, data: Json) -> PodFacts | None:
     """The pod with its place and its state as they are now; None where more may have changed."""
     metadata, status = data["metadata"], data.get("status") or {}

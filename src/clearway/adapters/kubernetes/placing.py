@@ -9,7 +9,7 @@ from clearway.adapters.kubernetes.facts import PodFacts, PodPhase
 from clearway.adapters.kubernetes.gangs import ELASTIC
 from clearway.adapters.kubernetes.guard import BROKEN
 from clearway.adapters.kubernetes.manifests import binding_annotations
-from clearway.adapters.kubernetes.runs import CONFLICTS_MAX, REST_MS, Arrival, Bind, Bundle, Run, Scale, Slot
+from clearway.adapters.kubernetes.runs import CONFLICTS_MAX, REST_MS, Arrival, Bind, Bundle, Run, RunPhase, Scale, Slot
 from clearway.adapters.kubernetes.shares import KAI
 from clearway.adapters.kubernetes.sightings import Sightings
 from clearway.model.events import Event, JobCancelled, JobFinished, JobHeld, JobStopped
@@ -26,8 +26,24 @@ class Placing(Sightings):
         super().__init__(config)
         self.jobs: dict[JobId, Bundle] = {}
         self._generations: dict[JobId, int] = {}
+        self._limited: dict[JobId, None] = {}
         self._events: list[Event] = []
         self._arrivals: list[Arrival] = []
+
+    # --- what is worth a look -------------------------------------------------------------------------------------
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether `settle` may tell more than that pods which were bound run by now."""
+        return bool(self._events) or self.nodes.has_news or not all(self._goes_well(key) for key in self._dirty)
+
+    def _goes_well(self, key: str) -> bool:
+        """Whether the group has a run of which no pod has ended, is gone or is leaving."""
+        bundle = self.bundles.get(key)
+        if bundle is None or bundle.own is not None or bundle.run is None or bundle.run.phase is RunPhase.STOPPING:
+            return False
+        pods = [self.pods.get(slot.pod) for slot in bundle.run.slots]
+        return all(pod is not None and not pod.is_over and not pod.is_leaving for pod in pods)
 
     # --- what cannot be judged ------------------------------------------------------------------------------------
 

@@ -61,6 +61,10 @@ class Sightings:
             self._join(pod)
         self._touch(pod.uid)
 
+    def refuse_pod(self, pod: PodFacts, message: str) -> None:
+        """Have a pod told why it is not even looked at."""
+        self._actions.append(Refuse(pod, message))
+
     def drop_pod(self, uid: str) -> None:
         """The pod is gone."""
         pod = self.pods.pop(uid, None)

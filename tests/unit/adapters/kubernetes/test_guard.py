@@ -6,7 +6,7 @@ import pytest
 
 from clearway.adapters.kubernetes import backend as backends
 from clearway.adapters.kubernetes import book as books
-from clearway.adapters.kubernetes import nodes, placing, sightings
+from clearway.adapters.kubernetes import nodes, placing, recovering, sightings
 from clearway.adapters.kubernetes.backend import KubernetesBackend
 from clearway.adapters.kubernetes.book import Book
 from clearway.adapters.kubernetes.client import Change
@@ -14,9 +14,9 @@ from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.guard import BROKEN
 from clearway.adapters.kubernetes.parse import parse_node, parse_pod
 from clearway.adapters.kubernetes.runs import Bind, Refuse
-from clearway.model.events import JobCancelled, JobStopped, NodeAdded
+from clearway.model.events import JobCancelled, JobFinished, JobStopped, NodeAdded
 from clearway.model.ids import JobId, NodeName
-from clearway.model.jobs import StopCause
+from clearway.model.jobs import Outcome, StopCause
 from support.kubernetes import make_node, make_pod
 
 CONFIG = KubernetesConfig()
@@ -162,3 +162,54 @@ def test_what_is_no_mistake_about_a_pod_goes_through(book, monkeypatch, caplog):
     with pytest.raises(KeyboardInterrupt):
         book.settle(1)
     assert tracebacks(caplog) == []
+
+
+def test_job_whose_pods_cannot_be_found_again_ends_and_all_others_are_adopted(book, monkeypatch):
+    for name, device in ((BAD, 0), ("good", 1)):
+        put(book, name, nodeName="n1", gpus=1)
+        origin = next(iter(key for key, one in book.bundles.items() if f"uid-{name}" in one.members)) + "#x"
+        with monkeypatch.context() as broken:
+            spoil(broken, recovering, "real_name", lambda _: name == BAD)
+            place = (NodeName("n1"), (device,))
+            book.adopt(1, JobId(device + 1), 3, [place], origin, is_started=True)
+    ends = [one for one in book.settle(1) if isinstance(one, JobFinished)]
+    assert [(one.job, one.generation, one.outcome) for one in ends] == [(1, 3, Outcome.CANCELLED)]
+    assert book.nodes.ours == {"uid-good"}
+    assert book.nodes.entries["n1"].held == {2: [1]}
+    assert list(book.jobs) == [2]
+
+
+def test_waiting_job_whose_pods_cannot_be_found_again_is_taken_back_and_they_are_told(book, monkeypatch):
+    put(book, BAD)
+    put(book, "good")
+    keys = {uid: key for key, one in book.bundles.items() for uid in one.members}
+    real = book._bundle_for
+    monkeypatch.setattr(book, "_bundle_for", lambda origin: 1 // 0 if BAD in origin else real(origin))
+    for job, name in ((1, BAD), (2, "good")):
+        book.restore(1, JobId(job), f"{keys[f'uid-{name}']}#x", 1)
+    assert [one.job for one in book.settle(1) if isinstance(one, JobCancelled)] == [1]
+    assert (list(book.jobs), said(book)) == ([2], [(BAD, BROKEN)])
+
+
+def test_node_that_cannot_be_scored_is_liked_by_nobody_and_is_told_all_the_same(book, monkeypatch, caplog):
+    wish = {"weight": 5, "preference": {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}}
+    put(book, BAD, affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}})
+    spoil(monkeypatch, nodes, "score_node", lambda *_: True)
+    book.settle(1)
+    book.nodes.put(parse_node(make_node("n2", gpus=8), CONFIG))
+    added = [one for one in book.settle(2) if isinstance(one, NodeAdded)]
+    book.settle(3)
+    assert [one.node.name for one in added] == ["n2"]
+    assert [value for key, value in added[0].node.labels if key.startswith(nodes.LIKING_PREFIX)] == ["0"]
+    assert len(tracebacks(caplog)) == 1
+
+
+def test_pod_that_cannot_be_read_is_told_so_if_it_waits_for_us():
+    backend = KubernetesBackend(CONFIG)
+    for name, more in (("waits", {}), ("theirs", {"schedulerName": "other"}), ("lies", {"nodeName": "n1"})):
+        pod = make_pod(name)
+        pod["spec"] |= {"tolerations": "none", **more}
+        backend._take_pod(Change("ADDED", pod, "7"))
+    ((name, message),) = said(backend.book)
+    assert name == "waits"
+    assert message.startswith("pod 'waits': expected an object as the API describes it, found ")
