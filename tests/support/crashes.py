@@ -218,7 +218,9 @@ class Mortal:
         start_ms = (spec.id * 7_919) % 3_000
         script = f"run_ms={job.run_ms} outcome={job.outcome.value} start_ms={start_ms} save_ms={save_ms}"
         spec = replace(spec, id=PROVISIONAL_ID, dependencies=dependencies, array=array)
-        return Submission(jobs=(spec,), runs=(RunSpec(script=script),), actor=spec.user, key=f"job {job.spec.id}")
+        is_patient, key = job.spec.id % 3 == 0, f"job {job.spec.id}"
+        run = RunSpec(script=script)
+        return Submission(jobs=(spec,), runs=(run,), actor=spec.user, key=key, is_patient=is_patient)
 
     # --- the loop -------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ A turn (`Controller.turn`):
 
 1. What is decided and not yet on disk is written; while that fails, nothing else is looked at and requests are refused.
 2. What the backend reports, what failed starts ask for, requests in order of arrival, what timers bring: one batch.
-3. If there are requests, the batch is written, so that they can still be refused when it cannot be.
+3. If there are requests, the batch is written, so that they can still be refused when it cannot be; but for those that
+   are patient, which need no refusal.
 4. The kernel decides. The plans that it accepted are written, with the batch if it is not written yet.
 5. Only then commands are performed. Answers are given once what they say is on disk.
 
@@ -16,7 +17,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import replace
 from threading import RLock
 from typing import Final
 
@@ -31,7 +32,7 @@ from clearway.live.memory import Decided, Memory
 from clearway.live.notices import Notices
 from clearway.live.pacing import Pacer
 from clearway.live.recall import load_newest
-from clearway.live.requests import Action, Ask, Inbox, Intake
+from clearway.live.requests import Action, Ask, Inbox, Intake, Unwritten
 from clearway.live.settings import ControlSettings
 from clearway.live.whole import take_snapshot
 from clearway.model.allocation import Allocation
@@ -74,14 +75,6 @@ TIMERS_CARRIED_MAX: Final = 1_000
 
 POLL_MS: Final = SECOND_MS
 """A backend is asked at least this often, should it have forgotten to call."""
-
-
-@dataclass(slots=True)
-class _Unwritten:
-    """What was decided and is not on disk. commands: to be performed then."""
-
-    changes: Changes
-    commands: tuple[BackendCommand, ...]
 
 
 class Controller:
@@ -127,7 +120,7 @@ class Controller:
         self._told: list[Event] = []  # reports that no batch holds yet
         self._carried: list[Event] = []  # records that may wait for the next to be written
         self._rows: dict[JobId, JobView] = {}  # rows that may wait likewise
-        self._unwritten: _Unwritten | None = None
+        self._unwritten: Unwritten | None = None
         self._storage_error: StorageError | None = None
         self._retry_at_ms = 0
         self._retry_ms = self._settings.retry_ms
@@ -281,7 +274,9 @@ class Controller:
         batch = self._batch([*self._told, *intake.events, *timers], now_ms)
         rows = self._merge_rows({row.id: row for row in draft.rows()})
         events, runs = (*self._carried, batch), tuple(intake.runs.items())
-        if not self._append(Changes(events=events, runs=runs, jobs=rows, audit=tuple(intake.audit)), now_ms):
+        changes = Changes(events=events, runs=runs, jobs=rows, audit=tuple(intake.audit))
+        is_patient = all(ask.is_patient for ask in asks)
+        if not is_patient and not self._append(changes, now_ms):
             self._told += timers
             for ask, _ in accepted:
                 self._fail(ask)
@@ -291,6 +286,11 @@ class Controller:
         self._rows.clear()
         self._memory.note_requests(intake.events, intake.runs, intake.last_id)
         decided = self._decide(batch, draft, now_ms)
+        if is_patient:
+            plans, later = decided.plans, {row.id: row for row in rows} | decided.rows()
+            changes = replace(changes, events=(*events, *plans), jobs=tuple(later.values()))
+            self._write_decided(changes, decided, now_ms, accepted)
+            return
         self._give_answers(accepted)
         self._write_decided(Changes(events=decided.plans, jobs=tuple(decided.rows().values())), decided, now_ms)
 
@@ -317,7 +317,7 @@ class Controller:
             ask.future.set_result(answer)
 
     @staticmethod
-    def _give_answers(accepted: list[tuple[Ask, object]]) -> None:
+    def _give_answers(accepted: Sequence[tuple[Ask, object]]) -> None:
         for ask, answer in accepted:
             ask.future.set_result(answer)
 
@@ -400,10 +400,12 @@ class Controller:
         """These rows, and those that wait to be written."""
         return tuple({**self._rows, **rows}.values())
 
-    def _write_decided(self, changes: Changes, decided: Decided, now_ms: int) -> None:
+    def _write_decided(
+        self, changes: Changes, decided: Decided, now_ms: int, answers: Sequence[tuple[Ask, object]] = ()
+    ) -> None:
         commands = tuple(command for command in decided.commands if not isinstance(command, WakeAt))
         if changes.events or changes.jobs:
-            self._unwritten = _Unwritten(changes, commands)
+            self._unwritten = Unwritten(changes, commands, answers)
             self._write_unwritten(now_ms)
         else:
             self._perform(commands, now_ms)
@@ -418,6 +420,7 @@ class Controller:
         if not self._append(unwritten.changes, now_ms):
             return False
         self._unwritten = None
+        self._give_answers(unwritten.answers)
         self._perform(unwritten.commands, now_ms)
         return True
 
@@ -485,14 +488,17 @@ class Controller:
 
     # --- Control --------------------------------------------------------------------------------------------------
 
-    def _ask(self, action: Action, *, is_read: bool = False, size: int = 1) -> "Future[object]":
+    def _ask(
+        self, action: Action, *, is_read: bool = False, size: int = 1, is_patient: bool = False
+    ) -> "Future[object]":
         future: Future[object] = Future()
-        self._inbox.put(Ask(action, future, is_read=is_read, size=size))
+        self._inbox.put(Ask(action, future, is_read=is_read, size=size, is_patient=is_patient))
         return future
 
     def submit(self, submission: Submission) -> "Future[tuple[JobId, ...]]":
         """See `Control.submit`."""
-        return self._ask(lambda intake: intake.submit(submission), size=len(submission.jobs))  # type: ignore[return-value]
+        size, is_patient = len(submission.jobs), submission.is_patient
+        return self._ask(lambda intake: intake.submit(submission), size=size, is_patient=is_patient)  # type: ignore[return-value]
 
     def cancel(self, jobs: tuple[JobId, ...], *, actor: str) -> "Future[tuple[JobId, ...]]":
         """See `Control.cancel`."""

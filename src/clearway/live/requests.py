@@ -1,7 +1,7 @@
 """Requests on their way to the driver's thread: a bounded queue, and what each request makes of a turn."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from threading import Condition
@@ -30,8 +30,9 @@ from clearway.model.events import (
 )
 from clearway.model.ids import JobId, NodeName, QueueName, TenantName
 from clearway.model.runs import RunSpec
+from clearway.ports.backend import BackendCommand
 from clearway.ports.control import NOTHING_REMOVED, Removed, Submission
-from clearway.ports.storage import AuditLine, StorageError
+from clearway.ports.storage import AuditLine, Changes, StorageError
 
 KEY_CHARACTERS_MAX: Final = 200
 """A key is a name that a client makes up, such as a UUID."""
@@ -42,12 +43,23 @@ Action = Callable[["Intake"], object]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One request. is_read: it changes nothing, and is answered after the decision. size: jobs that it brings."""
+    """One request. is_read: it changes nothing, and is answered after the decision. size: jobs that it brings.
+    is_patient: see `Submission`."""
 
     action: Action
     future: "Future[Any]"
     is_read: bool = False
     size: int = 1
+    is_patient: bool = False
+
+
+@dataclass(slots=True)
+class Unwritten:
+    """What was decided and is not on disk. commands, answers: to be performed, and given, then."""
+
+    changes: Changes
+    commands: tuple[BackendCommand, ...]
+    answers: Sequence[tuple[Ask, object]] = ()
 
 
 class Inbox:

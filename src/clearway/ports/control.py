@@ -30,13 +30,15 @@ class Submission:
     """Jobs numbered from PROVISIONAL_ID, and how to run each. actor: the user in whose name it is submitted.
 
     key: chosen by the client; a second submission of the same actor with the key of an accepted one is answered with
-    the same jobs. "" = none.
+    the same jobs. "" = none. is_patient: where what is taken cannot be kept now, it is answered once it can, not
+    refused: for who would try again for ever. Then it is decided before it is written, and both with one sync.
     """
 
     jobs: tuple[JobSpec, ...]
     runs: tuple[RunSpec, ...]
     actor: str
     key: str = ""
+    is_patient: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -196,6 +196,25 @@ def test_submit_is_on_disk_before_its_plan_and_the_plan_before_the_command():
     assert tape.lines[:3] == [["JobSubmitted"], ["PlanAccepted"], "start"]
 
 
+def test_patient_submit_is_written_with_its_plan_before_its_answer_and_the_command():
+    plane = Plane().start()
+    tape = Tape(plane)
+    answer = plane.control.submit(replace(make_submission(make_spec()), is_patient=True))
+    answer.add_done_callback(lambda done: tape.lines.append(done.result()))
+    plane.control.turn(0)
+    assert tape.lines == [["JobSubmitted", "PlanAccepted"], (1,), "start"]
+    assert plane.start().state(1) is JobState.RUNNING, "a new control plane reads the same"
+
+
+def test_patient_submit_beside_one_that_is_not_is_written_before_the_decision():
+    plane = Plane(devices=2, settings=ControlSettings(paces_starts=False)).start()
+    tape = Tape(plane)
+    plane.control.submit(replace(make_submission(make_spec()), is_patient=True))
+    plane.control.submit(make_submission(make_spec()))
+    plane.control.turn(0)
+    assert tape.lines == [["Batch"], ["PlanAccepted"], "start", "start"]
+
+
 def test_submit_that_starts_nothing_needs_one_write():
     plane = Plane().start()
     plane.submit(make_spec())
@@ -254,6 +273,21 @@ def test_full_disk_refuses_submits_at_once_and_leaves_what_runs_alone():
     assert not plane.control.is_ready
     assert plane.control.problem.endswith("since it cannot be kept: disk full")
     assert plane.control.cluster().storage_error == "disk full"
+    assert list(plane.backend.runs) == [1]
+
+
+def test_patient_submit_waits_for_a_full_disk_and_starts_nothing_before():
+    plane = Plane().start()
+    plane.store.error = "disk full"
+    answer = plane.control.submit(replace(make_submission(make_spec()), is_patient=True))
+    plane.control.turn(10)
+    assert not answer.done()
+    assert not plane.backend.runs
+    plane.store.error = None
+    plane.clock.set(plane.control.next_due_ms())
+    plane.control.turn(plane.clock.now_ms())
+    assert answer.result(0) == (1,)
+    assert plane.state(1) is JobState.RUNNING
     assert list(plane.backend.runs) == [1]
 
 

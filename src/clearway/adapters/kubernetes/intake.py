@@ -79,7 +79,7 @@ class Intake:
                 self._make_tenant(tenant)
 
     def _submit(self, arrival: Arrival) -> None:
-        submission = Submission(jobs=(arrival.job,), runs=(arrival.run,), actor=ACTOR, key=arrival.key)
+        submission = Submission(jobs=(arrival.job,), runs=(arrival.run,), actor=ACTOR, key=arrival.key, is_patient=True)
         self._control.submit(submission).add_done_callback(lambda done: self._on_answer(arrival, done))
 
     def _make_tenant(self, name: TenantName) -> None:
