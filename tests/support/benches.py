@@ -196,9 +196,9 @@ class FakeBench(Bench):
             self.fake.break_device(self._now_ms, *device)
 
 
-def wait_until(holds: Callable[[], object], what: str) -> None:
+def wait_until(holds: Callable[[], object], what: str, *, patience_s: float = PATIENCE_S) -> None:
     """For what happens outside of any backend."""
-    until = seconds() + PATIENCE_S
+    until = seconds() + patience_s
     while not holds():
         assert seconds() < until, f"waited in vain for: {what}"
         time.sleep(0.005)

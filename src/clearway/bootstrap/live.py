@@ -295,7 +295,7 @@ def _tune_interpreter() -> None:
 
 
 def _make_local(request: UpRequest, config: Config, places: Places) -> LastingBackend:
-    return LocalBackend(_local_config(config, places), find_devices(config, request.devices, places.folder))
+    return LocalBackend(_local_config(request, config, places), find_devices(config, request.devices, places.folder))
 
 
 def _make_pods(request: UpRequest, config: Config, places: Places) -> "Pods | None":
@@ -369,11 +369,12 @@ def _make_token(places: Places) -> bool:
     return True
 
 
-def _local_config(config: Config, places: Places) -> LocalConfig:
+def _local_config(request: UpRequest, config: Config, places: Places) -> LocalConfig:
     return LocalConfig(
         state=places.folder / KEEPER_FOLDER,
         account=only_account(),
         settings=KeeperSettings(kill_wait_ms=config.kill_wait_ms),
+        docker_host=request.environment.get("DOCKER_HOST", ""),
     )
 
 

@@ -12,35 +12,47 @@ from clearway.model.events import JobFinished, JobStarted, JobStopped
 from clearway.model.jobs import Outcome, StopCause
 from clearway.model.plan import Stop
 from support.benches import wait_until
+from support.docker import PATH, docker_daemon, find_docker, make_image
 from support.local import LocalBench, let_others_pass, local_bench
 
 BUSYBOX = Path("/bin/busybox")
-PODMANS = "clearway-test:1"
+NAMED = "clearway-test:1"
 
 
 def is_there(tool: str) -> bool:
     return BUSYBOX.exists() and shutil.which(tool) is not None and not (tool == "crun" and containers.is_hybrid())
 
 
+@pytest.fixture(scope="module")
+def docker(tmp_path_factory):
+    """A daemon that has the image; None = it does not run here."""
+    if not (BUSYBOX.exists() and find_docker()):
+        yield None
+        return
+    folder = tmp_path_factory.mktemp("docker")
+    with docker_daemon(folder) as daemon:
+        if daemon is not None:
+            daemon.add_image(NAMED, make_image(folder / "image"))
+        yield daemon
+
+
 @pytest.fixture
-def bench(tmp_path):
-    with local_bench(tmp_path) as bench:
+def bench(tmp_path, request):
+    daemon = request.getfixturevalue("docker") if "docker" in request.node.name else None
+    with local_bench(tmp_path, docker_host=daemon.host if daemon else "") as bench:
         yield bench
 
 
-def make_image(folder: Path) -> Path:
-    """The smallest root filesystem that has a shell."""
-    for name in ("bin", "proc", "dev", "sys", "tmp", "etc"):
-        (folder / name).mkdir(parents=True)
-    shutil.copy(BUSYBOX, folder / "bin" / "busybox")
-    (folder / "bin" / "sh").symlink_to("busybox")
-    (folder / "etc" / "release").write_text("the image\n")
-    return folder
-
-
-@pytest.fixture(params=["runc", "crun", "podman"])
+@pytest.fixture(params=["runc", "crun", "podman", "docker"])
 def image(request, tmp_path, monkeypatch):
     """The image, to be run by one tool."""
+    if request.param == "docker":
+        if request.getfixturevalue("docker") is None:
+            pytest.skip("needs root, Debian's docker.io and a static busybox, on a machine on which dockerd runs")
+        monkeypatch.setattr(containers, "IMAGE_TOOLS", ("docker",))
+        monkeypatch.setenv("PATH", PATH)
+        yield NAMED
+        return
     if not is_there(request.param):
         pytest.skip(f"needs a static busybox, and {request.param} on a machine on which it runs")
     folder = make_image(tmp_path / "image")
@@ -50,9 +62,9 @@ def image(request, tmp_path, monkeypatch):
         return
     archive = tmp_path / "image.tar"
     subprocess.run(["tar", "-C", folder, "-cf", archive, "."], check=True)
-    subprocess.run(["podman", "import", archive, PODMANS], check=True, capture_output=True)
-    yield PODMANS
-    subprocess.run(["podman", "rmi", "--force", PODMANS], check=True, capture_output=True)
+    subprocess.run(["podman", "import", archive, NAMED], check=True, capture_output=True)
+    yield NAMED
+    subprocess.run(["podman", "rmi", "--force", NAMED], check=True, capture_output=True)
 
 
 def add(bench: LocalBench, job: int, script: str, image: Path | str, **more: object) -> None:
@@ -102,7 +114,7 @@ def is_of_job(process: Path, bench: LocalBench) -> bool:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as others")
-@pytest.mark.parametrize("image", ["runc", "crun"], indirect=True)
+@pytest.mark.parametrize("image", ["runc", "crun", "docker"], indirect=True)
 def test_container_has_the_rights_of_the_jobs_user_alone(bench, image, tmp_path):
     let_others_pass(tmp_path)
     bench.workdir.chmod(0o777)
@@ -124,5 +136,6 @@ def test_image_that_no_tool_can_run_is_a_failed_start(bench, monkeypatch):
     stopped = bench.wait(JobStopped, 5)
     assert stopped.cause is StopCause.UNSTARTABLE
     assert (
-        "expected one of podman, apptainer, singularity to run the image 'registry.example/train:1'" in stopped.reason
+        "expected one of podman, apptainer, singularity, docker to run the image 'registry.example/train:1'"
+        in stopped.reason
     )

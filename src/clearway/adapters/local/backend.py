@@ -25,6 +25,7 @@ from clearway.adapters.local.client import LOST, KeeperClient, KeeperError, Keep
 from clearway.adapters.local.config import LocalConfig
 from clearway.adapters.local.containers import ContainerError
 from clearway.adapters.local.devices import DeviceSource, Health
+from clearway.adapters.local.docker import Docker
 from clearway.adapters.local.keeper.messages import Message, Report
 from clearway.adapters.local.launching import Task, choose_port, make_launch
 from clearway.adapters.local.pulse import SILENT, Pulse
@@ -97,6 +98,7 @@ class LocalBackend:
         self._config = config
         self._devices = devices
         self._group = group_name(config.state)
+        self._docker = Docker(config.docker_host)
         self._jobs_folder = config.jobs_folder.absolute()
         self._client: KeeperClient | None = None
         self._world: World | None = None
@@ -351,7 +353,7 @@ class LocalBackend:
                 is_move=is_move,
                 is_movable=self._devices.is_virtual or spec.request.devices == 0,
             )
-            launch = make_launch(task, self._devices)
+            launch = make_launch(task, self._devices, self._docker)
         except (AccountError, ContainerError, ValueError) as error:
             self._refuse(now_ms, command.job, str(error))
             return

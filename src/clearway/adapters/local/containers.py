@@ -2,8 +2,8 @@
 
 A folder with a root filesystem is run by runc or crun, without privileges, in a user namespace in which the user looks
 like root; a name of an image by podman or apptainer. All of them start the processes below ours, so that they stay in
-the job's control group and end with it. Docker does not: its daemon starts them elsewhere, where they would outlive the
-job; so it is not used. The network and the devices that the job sees are the machine's. So are the processes, but for
+the job's control group and end with it. Where neither is there, Docker's daemon is asked (`docker`). The network and
+the devices that the job sees are the machine's, but for Docker's devices. So are the processes, but for
 podman where control groups are those of version 2 alone.
 
 crun refuses machines on which both versions of control groups have controllers; there runc is needed.
@@ -23,7 +23,8 @@ BUNDLE_WORD: Final = "{bundle}"
 """Stands for the folder with config.json, which the keeper writes as the job's user."""
 SCRIPT_PATH: Final = "/proc/self/fd/3"
 FOLDER_TOOLS: Final = ("crun", "runc")
-IMAGE_TOOLS: Final = ("podman", "apptainer", "singularity")
+DOCKER: Final = "docker"
+IMAGE_TOOLS: Final = ("podman", "apptainer", "singularity", DOCKER)
 SHARED: Final = ("/proc", "/dev", "/sys")
 """Parts of the machine that the job sees inside as it would outside."""
 NAMESPACES: Final = ("mount", "user")
@@ -52,23 +53,30 @@ class Place:
     gid: int
 
 
-def wrap(
-    image: str, argv: Sequence[str], place: Place, find: Callable[[str], str | None] = shutil.which
-) -> tuple[str, ...]:
-    """Program and arguments that run `argv` inside of `image`. Raises ContainerError."""
+def find_tool(image: str, find: Callable[[str], str | None] = shutil.which) -> tuple[str, str]:
+    """Name and program of what runs this image. Raises ContainerError."""
     is_folder = image.startswith("/") and os.path.isdir(image)
     for tool in FOLDER_TOOLS if is_folder else IMAGE_TOOLS:
         program = find(tool)
         if program is not None and not (tool == "crun" and is_hybrid()):
-            wrappers = {"runc": _wrap_runc, "crun": _wrap_crun, "podman": _wrap_podman}
-            made = wrappers.get(tool, _wrap_apptainer)(program, image, argv, place)
-            runc = find("runc") if tool == "podman" and is_hybrid() else None
-            return made if runc is None else (made[0], f"--runtime={runc}", *made[1:])
+            return tool, program
     wanted = ", ".join(FOLDER_TOOLS if is_folder else IMAGE_TOOLS)
-    also = "; docker starts containers outside of the job's control group, and is not used" if find("docker") else ""
+    also = ""
     if is_folder and find("crun"):
-        also += "; crun refuses this machine, on which both versions of control groups have controllers"
+        also = "; crun refuses this machine, on which both versions of control groups have controllers"
     raise ContainerError(f"expected one of {wanted} to run the image {image!r}; found none{also}: install one")
+
+
+def wrap(
+    image: str, argv: Sequence[str], place: Place, find: Callable[[str], str | None] = shutil.which
+) -> tuple[str, ...]:
+    """Program and arguments that run `argv` inside of `image`, by any tool but Docker. Raises ContainerError."""
+    tool, program = find_tool(image, find)
+    assert tool != DOCKER, "Docker is told by `docker.make_words`"
+    wrappers = {"runc": _wrap_runc, "crun": _wrap_crun, "podman": _wrap_podman}
+    made = wrappers.get(tool, _wrap_apptainer)(program, image, argv, place)
+    runc = find("runc") if tool == "podman" and is_hybrid() else None
+    return made if runc is None else (made[0], f"--runtime={runc}", *made[1:])
 
 
 def _wrap_runc(program: str, _image: str, _argv: Sequence[str], place: Place) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from clearway.adapters.local import containers
 from clearway.adapters.local.accounts import Account
 from clearway.adapters.local.devices import DeviceSource
+from clearway.adapters.local.docker import NVIDIA, Asked, Docker, check_client, find_mounts, make_start, make_words
 from clearway.adapters.local.keeper.messages import Launch, ReplicaLaunch
 from clearway.adapters.local.keeper.processes import signal_number
 from clearway.adapters.local.keeper.spawn import SCRIPT_WORD
@@ -62,8 +63,9 @@ class Task:
     is_movable: bool = True
 
 
-def make_launch(task: Task, devices: DeviceSource) -> Launch:
-    """What the keeper is told. Raises ValueError where a signal is unknown, ContainerError."""
+def make_launch(task: Task, devices: DeviceSource, docker: Docker) -> Launch:
+    """What the keeper is told. docker: for images that nothing else here runs. Raises ValueError where a signal is
+    unknown, ContainerError."""
     spec, run, account = task.spec, task.run, task.account
     workdir = run.workdir or (account.home if os.path.isdir(account.home) else str(task.job_dir))
     before_limit = run.limit_signal
@@ -72,7 +74,11 @@ def make_launch(task: Task, devices: DeviceSource) -> Launch:
     environment = _common_environment(task)
     argv = (*_find_interpreter(run), *run.args)
     replicas = _make_replicas(task, devices, workdir)
-    if run.image:
+    host, mounts = "", tuple[str, ...]()
+    if run.image and containers.find_tool(run.image)[0] == containers.DOCKER:
+        replicas, argv, mounts = _put_into_docker(task, workdir, replicas, argv, docker)
+        host = docker.host
+    elif run.image:
         replicas, argv = _put_into_image(task, workdir, replicas, argv, environment)
     return Launch(
         job=spec.id,
@@ -103,6 +109,8 @@ def make_launch(task: Task, devices: DeviceSource) -> Launch:
         devices=tuple((str(node), index) for node, indices in task.place for index in indices),
         is_movable=task.is_movable,
         is_move=task.is_move,
+        docker=host,
+        docker_mounts=mounts,
         **_find_warm(task),
     )
 
@@ -131,6 +139,29 @@ def _put_into_image(
         bundle = containers.make_bundle(image, argv, {**environment, **each.environment}, own)
         bundled.append(replace(each, bundle=bundle))
     return tuple(bundled), containers.wrap(image, argv, inside)
+
+
+def _put_into_docker(
+    task: Task, workdir: str, replicas: tuple[ReplicaLaunch, ...], argv: tuple[str, ...], docker: Docker
+) -> tuple[tuple[ReplicaLaunch, ...], tuple[str, ...], tuple[str, ...]]:
+    """Replicas with what each container reads first, the client that waits for them, and the folders shown inside."""
+    run, account = task.run, task.account
+    program = check_client(containers.find_tool(run.image)[1])
+    runtimes = docker.look(program)
+    assert account.uid is not None, "a control plane of root's knows as whom a job runs"
+    assert account.gid is not None, "likewise"
+    mounts = find_mounts((workdir, str(task.job_dir)))
+    asked = Asked(
+        uid=account.uid, gid=account.gid, groups=account.groups, owner=task.group, takes_input=bool(run.input)
+    )
+    words = make_words(program, docker.host, run.image, asked, mounts, has_gpus=NVIDIA in runtimes)
+    given = {"LANG": "C.UTF-8", **dict(run.environment)}
+    own = {"HOME": account.home, "USER": account.name, "LOGNAME": account.name, **_own_environment(task)}
+    bundled = [
+        replace(each, bundle=make_start(argv, workdir, given, {**own, **each.environment}, SCRIPT_WORD))
+        for each in replicas
+    ]
+    return tuple(bundled), words, mounts
 
 
 def _preempt_signal(run: RunSpec) -> int:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from clearway.adapters.local import containers
-from clearway.adapters.local.containers import ContainerError, Place, make_bundle, wrap
+from clearway.adapters.local.containers import ContainerError, Place, find_tool, make_bundle, wrap
 
 PLACE = Place(workdir="/data/ann", job_dir="/state/jobs/5", name="clearway-5.1", group="clearway-1/5.1", uid=7, gid=8)
 ARGV = ("/bin/sh", "{script}", "a b")
@@ -65,9 +65,9 @@ def test_named_image_is_run_by_podman_before_apptainer_with_the_jobs_words():
     assert apptainer[-3:] == ("/bin/sh", "/proc/self/fd/3", "a b")
 
 
-def test_docker_alone_is_refused_because_it_starts_processes_elsewhere():
-    with pytest.raises(ContainerError, match="docker starts containers outside"):
-        wrap("train:1", ARGV, PLACE, find_only("docker"))
+def test_docker_is_asked_where_nothing_else_runs_an_image():
+    assert find_tool("train:1", find_only("docker", "podman")) == ("podman", "/usr/bin/podman")
+    assert find_tool("train:1", find_only("docker")) == ("docker", "/usr/bin/docker")
 
 
 def test_bundle_gives_the_job_its_user_and_its_folders(image):

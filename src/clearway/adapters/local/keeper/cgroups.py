@@ -6,6 +6,7 @@ here decides: it makes, fills, signals, freezes and removes groups, and says wha
 
 import errno
 import os
+import shlex
 import signal
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -78,13 +79,25 @@ def find_mounts(mounts: str) -> tuple[str, dict[str, str]]:
 
 
 class Group:
-    """The processes of one run. paths: control directories to enter, the one that tracks them first."""
+    """The processes of one run. tracker: the directory that holds them, in the hierarchy mounted at `mount`; limiters:
+    those that limit them, by controller."""
 
-    def __init__(self, mark: str, tracker: str, limiters: dict[str, str], kind: str) -> None:
+    def __init__(self, mark: str, tracker: str, limiters: dict[str, str], kind: str, mount: str = "") -> None:
         self.mark = mark
         self.kind = kind
         self.tracker = tracker
         self.limiters = limiters
+        self._mount = mount
+
+    @property
+    def path(self) -> str:
+        """Of the group that tracks them, from the root of its hierarchy; "" = there is none."""
+        return self.tracker.removeprefix(self._mount.rstrip("/"))
+
+    @property
+    def line_below(self) -> str:
+        """What the line of /proc/self/cgroup of a process in a group below it looks like, as a pattern of the shell."""
+        return f"{'0::' if self.kind == 'v2' else '*freezer*:'}{shlex.quote(self.path)}/*"
 
     @property
     def entry_files(self) -> tuple[str, ...]:
@@ -204,7 +217,7 @@ class Groups:
         self.notes: list[str] = []
         self.kind = "marks"
         self._name = name
-        self._tracker = ""
+        self._tracker = self._mount = ""
         self._limiters: dict[str, str] = {}
         self._others: list[str] = []
         if not is_forbidden:
@@ -220,13 +233,13 @@ class Groups:
         controllers: set[str] = set()
         base = _make_base(v2, name, "v2") if v2 else ""
         if base and os.path.exists(f"{base}/cgroup.events") and os.path.exists(f"{base}/cgroup.freeze"):
-            self.kind, self._tracker = "v2", base
+            self.kind, self._tracker, self._mount = "v2", base, v2
             wanted = [each for each in V1_LIMITS if each in read_text(f"{base}/cgroup.controllers").split()]
             for controller in wanted:
                 if write_text(f"{base}/cgroup.subtree_control", f"+{controller}"):
                     controllers.add(controller)
         elif "freezer" in v1 and (base := _make_base(v1["freezer"], name, "freezer")):
-            self.kind, self._tracker = "v1", base
+            self.kind, self._tracker, self._mount = "v1", base, v1["freezer"]
         for controller in V1_LIMITS:
             if controller in controllers:
                 self._limiters[controller] = ""
@@ -271,7 +284,7 @@ class Groups:
             for controller, base in self._limiters.items()
             if not base or os.path.isdir(f"{base}/{mark}")
         }
-        return Group(mark, tracker, limiters, self.kind)
+        return Group(mark, tracker, limiters, self.kind, self._mount)
 
     def make(self, mark: str, limits: Limits) -> Group:
         """A new group with its limits. Raises OSError where the kernel refuses a directory."""
@@ -290,7 +303,7 @@ class Groups:
             if base:
                 _make_folder(path)
             _limit(path, controller, amount, is_v2=not base)
-        return Group(mark, tracker, limiters, self.kind)
+        return Group(mark, tracker, limiters, self.kind, self._mount)
 
 
 def _limit(path: str, controller: str, amount: int, *, is_v2: bool) -> None:

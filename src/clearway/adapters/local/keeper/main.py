@@ -456,6 +456,7 @@ class Keeper:
         run.began_ms, run.done_ms = started.began_ms, started.done_ms
         run.limit_tick = started.limit_tick_ms or NEVER
         is_frozen = started.suspended_ms > 0
+        run.is_in_setup = started.is_setup
         run.stage = "setup" if started.is_setup else "frozen" if is_frozen else "running"
         run.report.suspended_ms = started.suspended_ms
         run.report.phase = "suspended" if is_frozen else "running"

@@ -28,7 +28,7 @@ def _fields(value: Any) -> Message:
 @dataclass(frozen=True, slots=True)
 class ReplicaLaunch:
     """One process to start. rank: its number. node: its (virtual) node. Paths: "" = /dev/null.
-    bundle: config.json of its container, "" = none."""
+    bundle: config.json of its container, or the text of its start where Docker makes it; "" = none."""
 
     rank: int
     node: str
@@ -51,7 +51,8 @@ class Launch:
     submitted. devices: (node, index) held. is_movable: a frozen run may go on with other devices. is_move: it takes
     over from the generation before it, which saves and leaves first. job_dir: CLEARWAY_JOB_DIR, made for the user.
     warm: interpreter of a warm runner that has imported warm_modules and runs warm_argv, "" = none; argv is for where
-    it cannot.
+    it cannot. docker: where the daemon listens that makes the containers of this job, "" = none does; docker_mounts:
+    folders that it shows in them.
     """
 
     job: int
@@ -86,6 +87,8 @@ class Launch:
     warm: str = ""
     warm_modules: tuple[str, ...] = ()
     warm_argv: tuple[str, ...] = ()
+    docker: str = ""
+    docker_mounts: tuple[str, ...] = ()
 
     def without_limits(self) -> "Launch":
         """For what is started in the user's name beside the job."""
@@ -102,7 +105,7 @@ class Launch:
         values = dict(message)
         values["replicas"] = tuple(ReplicaLaunch(**replica) for replica in values["replicas"])
         values["argv"] = tuple(values["argv"])
-        for name in ("groups", "warm_modules", "warm_argv"):
+        for name in ("groups", "warm_modules", "warm_argv", "docker_mounts"):
             values[name] = tuple(values[name])
         values["devices"] = tuple((node, index) for node, index in values["devices"])
         return cls(**values)

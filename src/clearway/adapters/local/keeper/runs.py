@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 
 from clearway.adapters.local.keeper import contract, processes
 from clearway.adapters.local.keeper.cgroups import Group, write_text
+from clearway.adapters.local.keeper.children import make_child, setup_ranks, truncates
+from clearway.adapters.local.keeper.daemon import Removal, find_shells
 from clearway.adapters.local.keeper.host import (
     ANSWER_MS,
     MOVED,
@@ -35,7 +37,7 @@ from clearway.adapters.local.keeper.host import (
 )
 from clearway.adapters.local.keeper.messages import Launch, Report
 from clearway.adapters.local.keeper.records import Started
-from clearway.adapters.local.keeper.spawn import SHELLS, Child, explain_failure, is_own_failure, make_script, spawn
+from clearway.adapters.local.keeper.spawn import Child, explain_failure, is_own_failure, make_script, spawn
 from clearway.adapters.local.keeper.verdict import Traces, judge
 
 
@@ -54,6 +56,8 @@ class Run:
     ticks: dict[int, int] = field(default_factory=dict)
     pipes: dict[int, bytearray] = field(default_factory=dict)
     warm: dict[int, int] = field(default_factory=dict)
+    is_in_setup: bool = False
+    removal: Removal = field(default_factory=Removal)
     bad_status: int = 0
     has_unknown_end: bool = False
     was_signalled: bool = False
@@ -82,13 +86,17 @@ class Run:
         except OSError as error:
             self._fail_start(f"prepare {error.filename or launch.job_dir}: {error.strerror}")
             return
+        if launch.docker and not self.group.path:
+            self._fail_start("Docker needs control groups, and none can be made here", by_job=True)
+            return
         contract.remove_request(launch.job_dir)
+        self.is_in_setup = bool(launch.setup)
         self.stage = "setup" if launch.setup else "launching"
         self._spawn_all()
 
     def _spawn_all(self) -> None:
         is_setup = self.stage == "setup"
-        ranks = self._setup_ranks() if is_setup else list(range(len(self.launch.replicas)))
+        ranks = setup_ranks(self.launch) if is_setup else list(range(len(self.launch.replicas)))
         script = gate = opener = -1
         try:
             script = make_script(self.launch.setup if is_setup else self.launch.script)
@@ -122,7 +130,7 @@ class Run:
 
     def _start_warm(self, index: int) -> bool:
         """Have a warm runner fork this replica; False = it must be started cold."""
-        link = self.host.start_warm(self.launch, index, truncates=self._truncates(index, is_setup=False))
+        link = self.host.start_warm(self.launch, index, truncates=truncates(self.launch, index, is_setup=False))
         if link is None:
             return False
         self._watch(link)
@@ -161,45 +169,10 @@ class Run:
         with contextlib.suppress(OSError):  # it may have died
             os.write(link, b"g")
 
-    def _setup_ranks(self) -> list[int]:
-        """The first replica of each node."""
-        first: dict[str, int] = {}
-        for index, replica in enumerate(self.launch.replicas):
-            first.setdefault(replica.node, index)
-        return list(first.values())
-
     def _child(self, index: int, script: int, gate: int, *, is_setup: bool) -> Child:
-        launch, replica = self.launch, self.launch.replicas[index]
         assert self.group is not None
-        shell = next((path for path in SHELLS if os.path.exists(path)), SHELLS[-1])
-        return Child(
-            argv=(shell, "{script}") if is_setup else launch.argv,
-            environment={**launch.environment, **replica.environment, processes.MARK: self.group.mark},
-            script=script,
-            workdir=launch.workdir,
-            job_dir=launch.job_dir,
-            bundle="" if is_setup else replica.bundle,
-            stdin=replica.stdin,
-            stdout=replica.stdout,
-            stderr=replica.stderr,
-            truncates=self._truncates(index, is_setup=is_setup),
-            gate=-1 if index == 0 else gate,
-            uid=launch.uid,
-            gid=launch.gid,
-            groups=launch.groups,
-            group=self.group.birthplace,
-            entry_files=self.group.entry_files,
-            files_max=self.host.settings.files_max,
-        )
-
-    def _truncates(self, index: int, *, is_setup: bool) -> bool:
-        """Whether this replica is the first to open its output files, and they begin anew."""
-        launch = self.launch
-        if launch.append or (launch.setup and not is_setup):
-            return False
-        return not any(
-            launch.replicas[index].stdout in (other.stdout, other.stderr) for other in launch.replicas[:index]
-        )
+        files_max = self.host.settings.files_max
+        return make_child(self.launch, index, self.group, script, gate, is_setup=is_setup, files_max=files_max)
 
     def _read_pipe(self, pipe: int) -> None:
         told = os.read(pipe, 4096)
@@ -278,13 +251,24 @@ class Run:
         self.stage = "draining"
         self.progress_tick = self.signal_tick = self.limit_tick = NEVER
         if self.group is not None:
-            pids = {*self.mains, *self.group.pids()}  # one that was just forked is not in its group yet
+            # One that was just forked is not in its group yet. A client without a container has nothing to wait for.
+            pids = self._jobs_own() or list(self.mains)
             if wait_ms > 0:
                 self.group.send(signal.SIGTERM, pids)
             self.group.send(signal.SIGCONT, pids)
             self.group.thaw()
         self.kill_tick = min(self.kill_tick, tick_ms() + wait_ms)
         self.advance()
+
+    def _clients(self) -> set[int]:
+        """Those of the main processes that only wait for what a daemon has started."""
+        return set(self.mains) if self.launch.docker and not self.is_in_setup else set()
+
+    def _jobs_own(self) -> list[int]:
+        """Its processes, without clients."""
+        clients = self._clients()
+        pids = dict.fromkeys((*self.mains, *(self.group.pids() if self.group else ())))
+        return [pid for pid in pids if pid not in clients]
 
     def ask_to_leave(self, purpose: Purpose, action: str, grace_ms: int, replicas: int = 0) -> None:
         """Let the job save within `grace_ms`, then end it; at once, if it cannot save."""
@@ -337,7 +321,7 @@ class Run:
     def _signal_handlers(self, number: int) -> bool:
         """Send `number` to the processes that handle it, else SIGTERM to those that handle that; False = none does."""
         assert self.group is not None
-        pids = self.group.pids()
+        pids = self._jobs_own()
         for each in (number, signal.SIGTERM):
             hearing = [pid for pid in pids if each and processes.handles_signal(pid, each)]
             if hearing:
@@ -384,7 +368,11 @@ class Run:
     # --- what happens ------------------------------------------------------------------------------------------------
 
     def child_ended(self, pid: int, status: int) -> None:
-        """A main process is over. status: as of waitpid, or UNKNOWN_STATUS."""
+        """A main process is over, or what asked for the removal. status: as of waitpid, or UNKNOWN_STATUS."""
+        if pid == self.removal.pid:
+            self.removal.end(status, tick_ms())
+            self.advance()
+            return
         self.mains.pop(pid, None)
         if status == UNKNOWN_STATUS:
             self.has_unknown_end = True
@@ -409,7 +397,7 @@ class Run:
         """A gang without one member is no gang."""
         self.kill_tick = tick_ms() + self.host.settings.kill_wait_ms
         if self.group is not None:
-            self.group.send(signal.SIGTERM)
+            self.group.send(signal.SIGTERM, self._jobs_own())
 
     def _setup_ended(self, status: int) -> None:
         if status:
@@ -420,7 +408,7 @@ class Run:
 
     def _launch_after_setup(self) -> None:
         if self.purpose is None and not self.mains and not self.pipes:
-            self.stage = "launching"
+            self.stage, self.is_in_setup = "launching", False
             self._spawn_all()
 
     def advance(self) -> None:
@@ -457,8 +445,8 @@ class Run:
     def _send_limit_signal(self) -> None:
         """As `--signal`: to the shell with `B:`; else to all that it started, or to itself where that is nothing."""
         assert self.group is not None
-        shells = list(self.mains)
-        steps = [pid for pid in self.group.pids() if pid not in self.mains]
+        shells = find_shells(self.group, self.mains) if self.launch.docker else list(self.mains)
+        steps = [pid for pid in self._jobs_own() if pid not in shells]
         targets = shells if self.launch.limit_signal_shell_only or not steps else steps
         self.group.send(self.launch.limit_signal, targets)
 
@@ -512,14 +500,24 @@ class Run:
 
     def _advance_draining(self, tick: int) -> None:
         if not self.mains and not self.pipes and (self.group is None or self.group.is_empty()):
-            self._finish()
-            return
+            if self._is_removed(tick):
+                self._finish()
+                return
+            self.kill_tick = min(self.kill_tick, tick)
         if self.group is not None and tick >= self.kill_tick:
             self.group.kill()
             if self.killed_tick == NEVER:
                 self.killed_tick = tick
             if tick >= self.killed_tick + self.host.settings.quarantine_ms and not self.report.ended_ms:
                 self._report_stuck()
+
+    def _is_removed(self, tick: int) -> bool:
+        """Whether no daemon will start anything of it any more."""
+        if not self.launch.docker or self.group is None or not self.group.path:
+            return True
+        if self.removal.is_due(tick) and self.removal.begin(self.launch, self.group):
+            self.host.own(self.removal.pid, self)
+        return self.removal.is_done
 
     def _next_tick(self, tick: int) -> int:
         if self.stage == "ended":
@@ -544,6 +542,7 @@ class Run:
         pids = [*self.mains, *(pid for pid in self.group.pids() if pid not in self.mains)]
         names = ", ".join(processes.read_name(pid) for pid in pids[:3])
         reason = f"held by {names} of job {self.report.job}, which SIGKILL did not end"
+        reason = reason if pids else f"Docker does not say that the containers of job {self.report.job} are gone"
         self.report.stuck = [(node, index, reason) for node, index in self.launch.devices]
         self._settle()
 

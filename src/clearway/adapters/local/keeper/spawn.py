@@ -19,6 +19,13 @@ SCRIPT_WORD: Final = "{script}"
 SHELLS: Final = ("/bin/bash", "/bin/sh")
 """What runs a setup step."""
 BUNDLE_WORD: Final = "{bundle}"
+START_WORD: Final = "{start}"
+"""Path of what a container's shell reads first."""
+CONTAINER_WORD: Final = "{container}"
+GROUP_WORD: Final = "{group}"
+"""Name of a container, and the control group that it is to lie below."""
+PLACE_WORD: Final = "{place}"
+"""In the text of a container's start: what its line of /proc/self/cgroup must look like."""
 UMASK: Final = 0o022
 """The usual one; the keeper's own is stricter."""
 HANDLED: Final = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -27,6 +34,7 @@ _CHANGED: Final = (*HANDLED, signal.SIGPIPE, signal.SIGXFSZ)
 """Those, and what Python ignores."""
 _ABOVE: Final = 10
 """Own descriptors go here first, out of the way of those that the job gets."""
+START: Final = "start"
 _FAILED: Final = 127
 _CLONE3: Final = 435
 """Number of the system call, on every architecture."""
@@ -46,11 +54,13 @@ class Child:
     """What to execute, as whom, and where. Paths: "" = /dev/null.
 
     script: descriptor of a file, -1 = none. job_dir: must be within the user's reach. bundle: config.json of a
-    container, for `{bundle}` in argv. truncates: output files begin empty; processes that share one append to it, and
-    the first of them opens it before the others: gate is a pipe that ends when it has (-1 = do not wait). group:
-    directory of a cgroup v2 to be born in, "" = none. entry_files: control files to which `0` is written to enter the
-    group; where there is a `group`, the first of them is its own. files_max: soft limit of open files. control:
-    descriptor to have for stdin instead, -1 = none.
+    container, for `{bundle}` in argv; or the text of its start, for `{start}`, where a daemon makes it, whose client
+    this is: then `container` is its name, `parent` the control group that it is to lie below, `mounts` folders that the
+    user must be able to reach, and what is executed is root. truncates: output files begin empty; processes that share
+    one append to it, and the first of them opens it before the others: gate is a pipe that ends when it has (-1 = do
+    not wait). group: directory of a cgroup v2 to be born in, "" = none. entry_files: control files to which `0` is
+    written to enter the group; where there is a `group`, the first of them is its own. files_max: soft limit of open
+    files. control: descriptor to have for stdin instead, -1 = none.
     """
 
     argv: tuple[str, ...]
@@ -71,9 +81,12 @@ class Child:
     group: str = ""
     entry_files: tuple[str, ...]
     files_max: int
+    container: str = ""
+    parent: str = ""
+    mounts: tuple[str, ...] = ()
 
 
-OWN_STEPS: Final = (b"working directory ", b"standard files: ", b"open ", b"execute ")
+OWN_STEPS: Final = (b"working directory ", b"folder ", b"standard files: ", b"open ", b"execute ")
 """How steps of a start begin that fail by what the job asks for."""
 
 
@@ -152,14 +165,20 @@ def _run_child(child: Child, writer: int, entry_files: tuple[str, ...]) -> NoRet
             _enter(path)
         step = f"become user {child.uid}"
         _become(child)
-        step = f"job directory {child.job_dir}, as user {os.getuid()}"
+        step = f"job directory {child.job_dir}, as user {os.geteuid()}"
         os.stat(child.job_dir)
         step = f"working directory {child.workdir}"
-        os.chdir(child.workdir)
+        for path in (*child.mounts, child.workdir):
+            step = f"folder {path}" if path in child.mounts else step
+            os.chdir(path)
         step = "standard files"
         _open_files(child)
         _reset_signals(child.files_max)
-        words = {SCRIPT_WORD: SCRIPT_PATH, BUNDLE_WORD: _write_bundle(child)}
+        bundle = _write_bundle(child)
+        words = {SCRIPT_WORD: SCRIPT_PATH, BUNDLE_WORD: bundle}
+        if child.container:
+            words = {START_WORD: f"{bundle}/{START}", CONTAINER_WORD: child.container, GROUP_WORD: child.parent}
+            _become_root_again()
         argv = [words.get(word, word) for word in child.argv]
         step = f"execute {argv[0]}"
         os.execve(argv[0], argv, child.environment)  # noqa: S606 - it is what this is for
@@ -176,10 +195,18 @@ def _write_bundle(child: Child) -> str:
     folder = f"{child.job_dir}/.bundle.{os.getpid()}"
     if child.bundle:
         os.mkdir(folder, 0o700)
-        descriptor = os.open(f"{folder}/config.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        os.write(descriptor, child.bundle.encode())
-        os.close(descriptor)
+        _write(f"{folder}/{START if child.container else 'config.json'}", child.bundle.encode())
+    if child.container:
+        _write(f"{folder}/script", os.pread(child.script, os.fstat(child.script).st_size, 0))
+        os.chmod(f"{folder}/script", 0o700)
     return folder
+
+
+def _write(path: str, text: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    while text:
+        text = text[os.write(descriptor, text) :]
+    os.close(descriptor)
 
 
 def _enter(path: str) -> None:
@@ -192,8 +219,20 @@ def _become(child: Child) -> None:
     if child.uid is None or child.gid is None:
         return
     os.setgroups(child.groups)
+    if child.container:  # for its files alone
+        os.setegid(child.gid)
+        os.seteuid(child.uid)
+        return
     os.setresgid(child.gid, child.gid, child.gid)
     os.setresuid(child.uid, child.uid, child.uid)
+
+
+def _become_root_again() -> None:
+    """For a client whose daemon takes root's word alone."""
+    os.seteuid(0)
+    os.setegid(0)
+    os.setgroups(())
+    os.chdir("/")
 
 
 def _open_files(child: Child) -> None:
