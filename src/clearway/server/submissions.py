@@ -5,7 +5,7 @@ Decides nothing about clusters; it only refuses what cannot be a job. What it ne
 
 import os
 import pwd
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Final
@@ -20,7 +20,7 @@ from clearway.server.access import Reach
 from clearway.server.problems import Refusal
 from clearway.wire.api import Form, SubmitRequest, SubmittedFile
 from clearway.wire.documents import make_document
-from clearway.wire.jobfile import JOBS_MAX, parse_job_document, parse_job_file
+from clearway.wire.jobfile import JOBS_MAX, Template, find_likeness, parse_job_document, parse_job_file
 from clearway.wire.problems import suggest_name
 from clearway.wire.sbatch import parse_sbatch
 from clearway.wire.submission import ParsedSubmission
@@ -52,22 +52,55 @@ def parse_submission(request: SubmitRequest, reach: Reach, *, now_ms: int, shape
     shape: what the backend makes of each job; jobs then inherit nothing of their submitter's environment, which means
     nothing where they run.
     """
-    environments = _Environments(request.environment if shape is None else {})
-    user = reach.identity.unix_user
-    folder = request.cwd or find_home(user)
+    parser = _Parser(request, reach, now_ms, inherited=request.environment if shape is None else {})
     jobs: list[JobSpec] = []
     runs: list[RunSpec] = []
     notes: dict[str, None] = {}
     for file in request.files:
-        parsed = _parse_file(file, user, now_ms, PROVISIONAL_ID + len(jobs))
-        jobs.extend(_choose_tenant(job, reach) for job in parsed.jobs)
-        runs.extend(_complete_runs(parsed.runs, file, folder, environments))
+        parsed = parser.parse(file, PROVISIONAL_ID + len(jobs))
+        jobs.extend(parsed.jobs)
+        runs.extend(parsed.runs)
         notes.update(dict.fromkeys(parsed.notes))
         if len(jobs) > JOBS_MAX:
             raise InputError(f"expected at most {JOBS_MAX} jobs in one submission, found more; submit in parts")
     if shape is not None:
         jobs = [shape(job, run) for job, run in zip(jobs, runs, strict=True)]
     return Parsed(tuple(jobs), tuple(runs), _find_firsts(jobs), tuple(notes)[:NOTES_MAX])
+
+
+class _Parser:
+    """Parses the files of one request. One that differs from another of them in the name and command of its job alone
+    is not read and checked again as a whole: batches are mostly jobs of one template."""
+
+    def __init__(self, request: SubmitRequest, reach: Reach, now_ms: int, *, inherited: Mapping[str, str]) -> None:
+        self._reach = reach
+        self._now_ms = now_ms
+        self._user = reach.identity.unix_user
+        self._folder = request.cwd or find_home(self._user)
+        self._environments = _Environments(inherited)
+        self._known: dict[Hashable, tuple[Template, tuple[str, ...]]] = {}
+
+    def parse(self, file: SubmittedFile, first_id: int) -> ParsedSubmission:
+        """The file's jobs, complete. Raises InputError, Refusal."""
+        is_plain = file.job is not None and not file.text and not file.options
+        found = find_likeness(file.job) if is_plain and file.job is not None else None
+        if found is None:
+            return self._parse(file, first_id)
+        (common, own), args = found, file.args
+        known = self._known.get((common, args))
+        if known is None:
+            parsed = self._parse(file, first_id)
+            self._known[common, args] = Template(parsed.jobs[0], parsed.runs[0]), parsed.notes
+            return parsed
+        template, notes = known
+        job, run = template.make(first_id, own)
+        return ParsedSubmission(jobs=(job,), runs=(run,), notes=notes)
+
+    def _parse(self, file: SubmittedFile, first_id: int) -> ParsedSubmission:
+        parsed = _parse_file(file, self._user, self._now_ms, first_id)
+        jobs = tuple(_choose_tenant(job, self._reach) for job in parsed.jobs)
+        runs = tuple(_complete_runs(parsed.runs, file, self._folder, self._environments))
+        return ParsedSubmission(jobs=jobs, runs=runs, notes=parsed.notes)
 
 
 def note_models(jobs: Iterable[JobSpec], cluster: ClusterView) -> tuple[str, ...]:

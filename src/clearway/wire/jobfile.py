@@ -6,9 +6,11 @@ number of the array. Notes tell the submitter how each unit was understood.
 
 import graphlib
 import shlex
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
+
+import pydantic
 
 from clearway.model.ids import DEFAULT_QUEUE, ROOT_TENANT, JobId, QueueName, TenantName
 from clearway.model.jobs import (
@@ -25,7 +27,7 @@ from clearway.model.jobs import (
 from clearway.model.runs import RunSpec
 from clearway.wire.dependencies import DependencyRequest
 from clearway.wire.documents import Document, Place, parse_document, validate_document
-from clearway.wire.jobmodel import JobModel, JobsModel, NetworkModel, ResourcesModel
+from clearway.wire.jobmodel import OWN_KEYS, JobModel, JobsModel, NetworkModel, ResourcesModel
 from clearway.wire.moments import render_moment
 from clearway.wire.problems import Problem, raise_problems, suggest_name
 from clearway.wire.schema import render_place
@@ -34,6 +36,9 @@ from clearway.wire.units import describe_time, render_kubernetes_cpu, render_mem
 
 JOBS_MAX: Final = 100_000
 """Jobs of one file, arrays expanded."""
+
+OWN_WORDS_MAX: Final = 1_000
+"""Longer commands are read as the rest of a file is, which bounds the number of values in it."""
 
 SYNONYMS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("nodes", "num_nodes", "workers", "min_available"), "replicas"),
@@ -299,7 +304,7 @@ def _make_checkpoint(model: JobModel) -> Checkpoint | None:
 
 def _make_run(model: JobModel, place: Place, document: Document) -> RunSpec:
     return RunSpec(
-        script=model.run if model.run is not None else shlex.join(model.command or ()),
+        script=_make_script(model.run, model.command),
         setup=model.setup,
         workdir=model.workdir,
         image=model.image,
@@ -310,6 +315,54 @@ def _make_run(model: JobModel, place: Place, document: Document) -> RunSpec:
         error=model.error,
         append=model.append,
     )
+
+
+def _make_script(run: str | None, command: Sequence[str] | None) -> str:
+    return run if run is not None else shlex.join(command or ())
+
+
+# --- like jobs --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What a job says that others like it may say otherwise."""
+
+    name: str
+    script: str
+
+
+def find_likeness(job: Mapping[str, Any]) -> tuple[Hashable, Own] | None:
+    """What a job file of one job, as a JSON reader gave it, has in common with those that differ in name and command
+    alone, and what is its own; None where the whole must be read to know.
+
+    Of two with the same in common, either both are in order or neither is.
+    """
+    if "jobs" in job or "depends_on" in job or "array" in job:
+        return None
+    words = job.get("command")
+    if isinstance(words, list) and len(words) > OWN_WORDS_MAX:
+        return None
+    try:
+        own = {key: adapter.validate_python(job[key]) for key, adapter in OWN_KEYS.items() if key in job}
+    except pydantic.ValidationError:
+        return None
+    common = {key: None if key in own else value for key, value in job.items()}
+    return repr(common), Own(own.get("name", ""), _make_script(own.get("run"), own.get("command")))
+
+
+class Template:
+    """Makes jobs like one that was read: see `find_likeness`."""
+
+    def __init__(self, job: JobSpec, run: RunSpec) -> None:
+        self._job = {field.name: getattr(job, field.name) for field in fields(job)}
+        self._run = run
+
+    def make(self, number: int, own: Own) -> tuple[JobSpec, RunSpec]:
+        """The job of this number, and how to run it."""
+        job = JobSpec(**{**self._job, "id": JobId(number), "name": own.name})
+        run = self._run if own.script == self._run.script else replace(self._run, script=own.script)
+        return job, run
 
 
 # --- notes ------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """The schema of job files: what keys there are, of which type, and which exclude one another."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
 import pydantic
@@ -95,6 +96,19 @@ Replicas = Annotated[int, pydantic.Field(strict=True, ge=1, le=REPLICAS_MAX)]
 Priority = Annotated[int, pydantic.Field(strict=True, gt=-(1 << 31), lt=1 << 31)]
 
 
+JobName = Annotated[str, pydantic.Field(max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Script = Annotated[str, pydantic.Field(min_length=1)]
+Command = Annotated[tuple[Text, ...], pydantic.BeforeValidator(_read_command)]
+
+
+OWN_KEYS: Mapping[str, pydantic.TypeAdapter[Any]] = {
+    "name": pydantic.TypeAdapter(JobName),
+    "run": pydantic.TypeAdapter(Script),
+    "command": pydantic.TypeAdapter(Command),
+}
+"""Keys of a job that say nothing about any other of its keys: in them, like jobs may differ."""
+
+
 class ResourcesModel(Schema):
     """What one replica needs."""
 
@@ -177,7 +191,7 @@ class CheckpointModel(Schema):
 class JobModel(Schema):
     """One job of a job file."""
 
-    name: Annotated[str, pydantic.Field(max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
+    name: JobName = ""
     kind: JobKind = JobKind.TRAIN
     replicas: Replicas | None = None
     resources: ResourcesModel = ResourcesModel()
@@ -199,8 +213,8 @@ class JobModel(Schema):
     begin: Moment | None = None
     deadline: Moment | None = None
     latency_target: Duration | None = None
-    run: Annotated[str, pydantic.Field(min_length=1)] | None = None
-    command: Annotated[tuple[Text, ...], pydantic.BeforeValidator(_read_command)] | None = None
+    run: Script | None = None
+    command: Command | None = None
     setup: str = ""
     workdir: Text = ""
     image: Text = ""

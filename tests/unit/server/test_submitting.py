@@ -2,12 +2,16 @@
 
 import os
 import pwd
+from dataclasses import replace
 
 import pytest
 
+from clearway.model.errors import InputError
 from clearway.model.jobs import DependencyKind
-from clearway.server.auth import Role
-from clearway.wire.api import API, BODY_BYTES_MAX
+from clearway.server.access import Reach
+from clearway.server.auth import Identity, Role
+from clearway.server.submissions import parse_submission
+from clearway.wire.api import API, BODY_BYTES_MAX, SubmitRequest, SubmittedFile
 from support.fake_control import NOW_MS
 from support.served import add_user_of
 
@@ -229,3 +233,83 @@ def test_a_thousand_structures_are_one_request(ask, control):
     files = [{"job": {"run": "x", "name": f"j{number}"}} for number in range(1_000)]
     assert len(submit(ask, *files).json()["jobs"]) == 1_000
     assert control.jobs[1000].name == "j999"
+
+
+LIKE = {"command": ["python", "train.py", "--seed=1"], "resources": {"gpus": 1}, "time_limit": "2h"}
+FILES = [
+    LIKE,
+    LIKE | {"name": "second"},
+    LIKE | {"name": "third", "command": ["python", "train.py", "--seed=2"]},
+    LIKE | {"command": "one word"},
+    {"run": "echo $A", "env": {"A": 1}},
+    {"run": "echo $B", "env": {"A": "1"}, "name": "with text"},
+    {"run": "echo $C", "env": {"A": True}},
+    LIKE | {"resources": {"gpus": 2}},
+    LIKE | {"array": "0-2", "name": "tasks"},
+    LIKE | {"array": "0-2", "name": "other tasks"},
+    {"jobs": [LIKE | {"name": "a"}, LIKE | {"name": "b", "depends_on": "a"}]},
+    LIKE | {"depends_on": "afterok:7"},
+    LIKE | {"command": ["word"] * 1_001},
+    LIKE | {"name": "last"},
+]
+
+
+def parse(reach, *jobs, args=()):
+    files = tuple(SubmittedFile(job=job, args=args) for job in jobs)
+    request = SubmitRequest(files=files, cwd="/home/ada", environment={"PATH": "/bin"})
+    return parse_submission(request, reach, now_ms=NOW_MS)
+
+
+@pytest.fixture
+def reach():
+    return Reach(identity=Identity(user="ada", role=Role.OPERATOR, unix_user="ada"), tenants=None)
+
+
+def test_like_jobs_of_one_request_become_what_each_would_by_itself(reach):
+    together = parse(reach, *FILES)
+    jobs, runs, notes = [], [], {}
+    for file in FILES:
+        alone = parse(reach, file)
+        shift = len(jobs)
+        jobs += [replace(job, id=job.id + shift) for job in alone.jobs]
+        runs += alone.runs
+        notes |= dict.fromkeys(alone.notes)
+    plain = [replace(job, array=None, dependencies=()) for job in together.jobs]
+    assert plain == [replace(job, array=None, dependencies=()) for job in jobs]
+    assert list(together.runs) == runs
+    assert set(together.notes) == set(notes)
+    arrays = [job.array.array for job in together.jobs if job.array is not None]
+    assert arrays == [together.jobs[8].id] * 3 + [together.jobs[11].id] * 3
+    assert together.jobs[1].request is together.jobs[2].request, "what is alike is kept once"
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        (LIKE | {"name": "a\nb"}, "name: expected text that matches"),
+        (LIKE | {"name": 5}, "name: expected text, found 5"),
+        (LIKE | {"name": None}, "name: expected a value, found nothing"),
+        (LIKE | {"name": "\ud800"}, "half of a surrogate pair"),
+        (LIKE | {"command": []}, "command: expected a list of at least one item"),
+        (LIKE | {"command": ["a", 5]}, "command[1]: expected text, found 5"),
+        (LIKE | {"run": "x"}, "run: expected either `run` or `command`, found 'both'"),
+        (LIKE | {"run": ""}, "run: "),
+        ({key: value for key, value in LIKE.items() if key != "command"}, "run: expected either `run` or `command`"),
+        (LIKE | {"resources": {"gpus": True}}, "resources.gpus"),
+        (LIKE | {"tenand": "a"}, "tenand"),
+        ({"name": "a", "jobs": [LIKE]}, "name: expected one of"),
+    ],
+)
+def test_an_error_in_one_of_many_like_jobs_is_said_as_of_one_alone(reach, bad, said):
+    with pytest.raises(InputError) as alone:
+        parse(reach, bad)
+    with pytest.raises(InputError) as among:
+        parse(reach, LIKE, {"jobs": [LIKE]}, LIKE | {"name": "b"}, bad, LIKE)
+    assert str(among.value) == str(alone.value)
+    assert said in str(alone.value)
+
+
+def test_words_for_the_script_belong_to_each_file(reach):
+    files = tuple(SubmittedFile(job=LIKE, args=args) for args in ((), ("1",), ("2",), ()))
+    parsed = parse_submission(SubmitRequest(files=files, cwd="/home/ada"), reach, now_ms=NOW_MS)
+    assert [run.args for run in parsed.runs] == [(), ("1",), ("2",), ()]

@@ -208,11 +208,12 @@ def run_rows(runs: Iterable[tuple[JobId, RunSpec]]) -> list[Row]:
     """One row for each row of neighbours that are run in the same way."""
     rows: list[Row] = []
     last: RunSpec | None = None
+    texts = Texts()
     for job, spec in runs:
         if rows and job == rows[-1]["last_job"] + 1 and (spec is last or spec == last):
             rows[-1]["last_job"] = job
             continue
-        rows.append({"first_job": job, "last_job": job, "spec": dump_json(encode_value(spec))})
+        rows.append({"first_job": job, "last_job": job, "spec": texts.value(spec)})
         last = spec
     for row in rows:
         row["crc"] = run_crc(row["first_job"], row["last_job"], row["spec"])

@@ -36,7 +36,7 @@ from clearway.model.events import Event
 from clearway.model.ids import JobId
 from clearway.model.runs import RunSpec
 from clearway.ports.storage import Changes, JournalError, StorageError
-from clearway.wire.codec import check_journal_header, make_journal_header
+from clearway.wire.codec import check_journal_header, dump_json, make_journal_header
 
 HEAD_ID: Final = 1
 
@@ -350,7 +350,7 @@ def _read_formats(connection: Connection) -> dict[str, str]:
 
 @functools.cache
 def _our_formats() -> Mapping[str, str]:
-    return {"journal": rows.dump_json(make_journal_header()), "rows": rows.dump_json(rows.row_defaults())}
+    return {"journal": dump_json(make_journal_header()), "rows": dump_json(rows.row_defaults())}
 
 
 def _is_empty(changes: Changes) -> bool:
