@@ -69,6 +69,8 @@ OTHERS: Final = (
     "/apis/resource.k8s.io/v1/deviceclasses",
     "/apis/resource.k8s.io/v1/resourceslices",
     "/apis/resource.k8s.io/v1/resourceclaims",
+    "/apis/policy/v1/poddisruptionbudgets",
+    "/api/v1/resourcequotas",
 )
 """Objects that say something about pods and nodes; who may not read them does without, and says so in its log."""
 

@@ -215,9 +215,16 @@ class Book(Recovering):
             bundle = self.bundles.get(key)
             if bundle is not None:
                 self._judge(now_ms, bundle, self._settle)
+                self._note_disruptions(bundle)
         self.nodes.sweep(self._find_wanted)
         early, self._events = self._events, []
-        return [*self.nodes.tell(now_ms, is_first=is_first), *early]
+        return [*self.nodes.tell(now_ms, is_first=is_first), *early, *self.disruptions.tell(now_ms)]
+
+    def _note_disruptions(self, bundle: Bundle) -> None:
+        """Which pods of the group would have to be evicted."""
+        if bundle.job is not None and bundle.own is None:
+            slots = [] if bundle.run is None else bundle.run.slots
+            self.disruptions.note(bundle.job, [self.pods[slot.pod] for slot in slots if slot.pod in self.pods])
 
     def look_at_new(self, now_ms: int) -> None:
         """Look at groups that are no jobs yet: those that became whole are offered without waiting for `settle`."""

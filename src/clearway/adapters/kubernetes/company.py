@@ -10,7 +10,8 @@ finds agree, and a plan that came too late is seen here, before a binding. As Ku
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from clearway.adapters.kubernetes.facts import (
@@ -39,6 +40,9 @@ NOT_WANTED: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
 NOT_EVEN: Final = "node(s) didn't match pod topology spread constraints"
 NO_DOMAIN: Final = "node(s) didn't match pod topology spread constraints (missing required label)"
 
+NEEDED: Final = 1
+"""Weight of a required affinity, for others that would be near (`hardPodAffinityWeight`)."""
+
 MATCHES_MAX: Final = 50_000
 """Kinds of pods for which it is remembered in which crowds they are."""
 
@@ -55,17 +59,23 @@ class Choice:
 @dataclass(frozen=True, slots=True)
 class Crowd:
     """Pods that every one of `choices` chooses. domain: "" = these pods; else those that want none of them in one such
-    domain. is_staying: those that were told to go are left out."""
+    domain, or, with a wish, would rather have them there (above 0) or not (below 0), by so much. is_staying: those that
+    were told to go are left out."""
 
     choices: tuple[Choice, ...]
     domain: str = ""
     is_staying: bool = False
+    wish: int = 0
 
     @property
     def name(self) -> str:
         """For people and for the engine; different for different crowds."""
         text = " and ".join(_choice_in_words(one) for one in self.choices)
-        text = f"pods that avoid {text} by {self.domain}" if self.domain else f"pods {text}"
+        if self.domain:
+            word = f"wish (by {self.wish}) for" if self.wish else "avoid"
+            text = f"pods that {word} {text} by {self.domain}"
+        else:
+            text = f"pods {text}"
         if self.is_staying:
             text += " that stay"
         digest = hashlib.sha256(repr(self).encode()).hexdigest()[:12]
@@ -105,24 +115,26 @@ class Region:
 @dataclass(frozen=True, slots=True)
 class Demands:
     """A pod's rules, ready to be judged. near: one crowd for all terms of required affinity, and their domains.
-    apart: crowds and domains. spreads: crowds, regions, and the terms they come from. wishes: for the engine alone."""
+    apart: crowds and domains. spreads: crowds, regions, and the terms they come from. wishes: for the engine alone.
+    speaking: crowds that the pod itself is in by what it says of others."""
 
     near: tuple[Crowd, tuple[str, ...]] | None
     apart: tuple[tuple[Crowd, str], ...]
     spreads: tuple[tuple[Crowd, Region, SpreadTerm], ...]
     wishes: tuple[tuple[Crowd, NeighbourRule], ...]
+    speaking: tuple[Crowd, ...]
 
     def crowds(self) -> Iterable[Crowd]:
         """All crowds of which they speak, and those that the pod itself is in by speaking of them."""
         if self.near is not None:
             yield self.near[0]
-        for crowd, domain in self.apart:
+        for crowd, _ in self.apart:
             yield crowd
-            yield replace(crowd, domain=domain)
         for crowd, _, _ in self.spreads:
             yield crowd
         for crowd, _ in self.wishes:
             yield crowd
+        yield from self.speaking
 
 
 @dataclass(slots=True)
@@ -259,10 +271,7 @@ class Society:
 
     def _is_in(self, pod: PodFacts, crowd: Crowd) -> bool:
         if crowd.domain:
-            return any(
-                term.weight == 0 and term.domain == crowd.domain and _choice_of(term) == crowd.choices[0]
-                for term in (pod.company.apart if pod.company is not None else ())
-            )
+            return pod.company is not None and crowd in _speaking(pod.company)
         return self.chooses(crowd, pod)
 
     def chooses(self, crowd: Crowd, pod: PodFacts) -> bool:
@@ -302,9 +311,14 @@ class Society:
         pods = tuple(pods)
         crowds = dict.fromkeys(crowd for pod in pods for crowd in self.crowds_of(pod))
         rules = [
-            NeighbourRule(kind=NeighbourKind.APART, crowd=crowd.name, domain=crowd.domain)
+            NeighbourRule(
+                kind=NeighbourKind.BESIDE if crowd.wish > 0 else NeighbourKind.APART,
+                crowd=crowd.name,
+                domain=crowd.domain,
+                weight=abs(crowd.wish),
+            )
             for crowd in self.tallies
-            if crowd.domain and self.chooses(replace(crowd, domain=""), pods[0])
+            if crowd.domain and self.chooses(crowd, pods[0])
         ]
         if pods[0].company is not None:
             rules += _own_rules(self.demands_of(pods[0]))
@@ -326,9 +340,10 @@ class Society:
             if words:
                 return words
         for crowd in self.tallies:
-            is_near = crowd.domain in labels and self._is_near(crowd, crowd.domain, labels[crowd.domain])
-            if is_near and self.chooses(replace(crowd, domain=""), pod):
-                return NOT_WANTED
+            if crowd.domain in labels and not crowd.wish:
+                is_near = self._is_near(crowd, crowd.domain, labels[crowd.domain])
+                if is_near and self.chooses(crowd, pod):
+                    return NOT_WANTED
         return ""
 
     def _is_near(self, crowd: Crowd, domain: str, value: str) -> bool:
@@ -408,7 +423,17 @@ def _make_demands(pod: PodFacts) -> Demands:
             if term.weight
             for one in (Crowd((_choice_of(term),)),)
         ),
+        speaking=_speaking(company),
     )
+
+
+@lru_cache(MATCHES_MAX)
+def _speaking(company: Company) -> tuple[Crowd, ...]:
+    """Crowds of pods that say what these say of others. Who needs others near is taken to wish for them by 1, beside
+    those whom he finds there: as `interpodaffinity` does."""
+    near = (Crowd((_choice_of(term),), term.domain, wish=max(term.weight, NEEDED)) for term in company.near)
+    apart = (Crowd((_choice_of(term),), term.domain, wish=-term.weight) for term in company.apart)
+    return tuple(dict.fromkeys((*near, *apart)))
 
 
 def _make_spreads(pod: PodFacts, spreads: tuple[SpreadTerm, ...]) -> Iterable[tuple[Crowd, Region, SpreadTerm]]:

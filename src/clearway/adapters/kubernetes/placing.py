@@ -35,7 +35,8 @@ class Placing(Sightings):
     @property
     def is_urgent(self) -> bool:
         """Whether `settle` may tell more than that pods which were bound run by now."""
-        return bool(self._events) or self.nodes.has_news or not all(self._goes_well(key) for key in self._dirty)
+        has_news = self.nodes.has_news or self.disruptions.has_news or bool(self._events)
+        return has_news or not all(self._goes_well(key) for key in self._dirty)
 
     def _goes_well(self, key: str) -> bool:
         """Whether the group has a run of which no pod has ended, is gone or is leaving."""
@@ -253,6 +254,7 @@ class Placing(Sightings):
         if bundle.job is not None:
             self.jobs.pop(bundle.job, None)
             self._generations.pop(bundle.job, None)
+            self.disruptions.forget(bundle.job)
         bundle.job, bundle.key, bundle.is_held, bundle.refused = None, "", False, ""
         if bundle.own is None:
             self._dirty[bundle.group.key] = None

@@ -9,6 +9,8 @@ from typing import Any
 from clearway.adapters.kubernetes.claims import KINDS
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.convoys import PARTS_MAX, gang_key, is_mixed, part_key, part_sizes
+from clearway.adapters.kubernetes.disruptions import KIND as DISRUPTIONS
+from clearway.adapters.kubernetes.disruptions import Disruptions
 from clearway.adapters.kubernetes.errors import UnreadableError
 from clearway.adapters.kubernetes.facts import PodFacts
 from clearway.adapters.kubernetes.gangs import Group, Source, group_of, single_of
@@ -26,6 +28,7 @@ class Sightings:
     def __init__(self, config: KubernetesConfig) -> None:
         self.nodes = Nodes(config)
         self.guard = self.nodes.guard
+        self.disruptions = Disruptions()
         self.pods: dict[str, PodFacts] = {}
         self.bundles: dict[str, Bundle] = {}
         self._config = config
@@ -112,6 +115,9 @@ class Sightings:
         if kind == "namespaces":
             self.nodes.society.put_space(data["metadata"]["name"], data["metadata"].get("labels") or {})
             return
+        if kind == DISRUPTIONS:
+            self._touch_space(self.disruptions.put(data, is_gone=is_gone))
+            return
         if kind in KINDS:
             self.nodes.put_claims(kind, data, is_gone=is_gone)
             metadata = data["metadata"]
@@ -124,6 +130,12 @@ class Sightings:
         (self.nodes.volumes.drop if is_gone else self.nodes.volumes.put)(kind, data)
         for uid in self._claiming:
             self._touch(uid)
+
+    def _touch_space(self, namespace: str) -> None:
+        """All groups of the namespace whose pods lie somewhere are to be looked at."""
+        for uid in self._places if namespace else ():
+            if uid in self.pods and self.pods[uid].namespace == namespace:
+                self._touch(uid)
 
     def _note_claims(self, pod: PodFacts, known: PodFacts | None) -> None:
         if known is not None and known.device_claims != pod.device_claims:

@@ -310,6 +310,29 @@ def test_start_binds_every_pod_and_is_reported_when_all_run():
     assert world.settle() == [JobStarted(world.now_ms, 1, 1)]
 
 
+def test_group_that_became_whole_is_offered_without_waiting_for_the_driver():
+    world = World(n1=8)
+    world.put("p", gpus=1)
+    world.book.look_at_new(world.now_ms)
+    assert [arrival.job.request.devices for arrival in world.book.take_arrivals()] == [1]
+    world.settle()
+    assert not world.book.take_arrivals(), "it is offered once"
+
+
+def test_pods_that_were_bound_and_run_are_no_news_that_hurries_and_one_that_leaves_is():
+    world = World(n1=8)
+    world.put("p", gpus=1)
+    world.accept()
+    assert world.book.is_urgent, "the node admits what the pod demands, and the engine is to know"
+    world.start(1, ("n1", (0,)))
+    world.settle()
+    world.change("p", node="n1", phase="Running")
+    assert not world.book.is_urgent
+    assert world.settle() == [JobStarted(world.now_ms, 1, 1)], "it is told all the same"
+    world.change("p", leaving=True)
+    assert world.book.is_urgent
+
+
 def test_start_performed_twice_binds_once():
     world = World(n1=8, n2=8)
     make_gang(world)
@@ -686,3 +709,34 @@ def test_demands_that_nobody_has_any_more_are_forgotten_and_those_of_waiting_pod
     world.settle()
     assert job.request.node_labels[0] in world.book.nodes.specs()[0].labels
     assert len(world.book.nodes._demands) < 25
+
+
+def term_of(weight, app="web"):
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "zone"}
+    return {"weight": weight, "podAffinityTerm": term} if weight else term
+
+
+@pytest.mark.parametrize(
+    ("kind", "weight", "expected"),
+    [
+        ("podAffinity", 70, ("beside", 70)),
+        ("podAntiAffinity", 30, ("apart", 30)),
+        ("podAffinity", 0, ("beside", 1)),
+        ("podAntiAffinity", 0, ("apart", 0)),
+    ],
+)
+def test_wishes_of_pods_that_run_already_count_for_pods_that_they_speak_of(kind, weight, expected):
+    world = World(n1=8)
+    when = "preferred" if weight else "required"
+    world.put("old", node="n1", affinity={kind: {f"{when}DuringSchedulingIgnoredDuringExecution": [term_of(weight)]}})
+    world.put("web", labels={"app": "web"})
+    world.put("other", labels={"app": "other"})
+    (web, other) = world.accept()
+    assert [(rule.kind.value, rule.weight) for rule in web.request.neighbours] == [expected]
+    assert other.request.neighbours == ()
+    (rule,) = web.request.neighbours
+    (spec,) = world.book.nodes.specs()
+    assert dict(spec.crowds)[rule.crowd] == 1
+    world.delete("old")
+    world.put("later", labels={"app": "web"})
+    assert [job.request.neighbours for job in world.accept()] == [()]

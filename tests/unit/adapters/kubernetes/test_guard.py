@@ -169,7 +169,7 @@ def test_job_whose_pods_cannot_be_found_again_ends_and_all_others_are_adopted(bo
         put(book, name, nodeName="n1", gpus=1)
         origin = next(iter(key for key, one in book.bundles.items() if f"uid-{name}" in one.members)) + "#x"
         with monkeypatch.context() as broken:
-            spoil(broken, recovering, "real_name", lambda _: name == BAD)
+            spoil(broken, recovering, "real_name", lambda _, tried=name: tried == BAD)
             place = (NodeName("n1"), (device,))
             book.adopt(1, JobId(device + 1), 3, [place], origin, is_started=True)
     ends = [one for one in book.settle(1) if isinstance(one, JobFinished)]
