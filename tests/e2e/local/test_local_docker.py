@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from clearway.model.jobs import Outcome, Request, StopCause
 from clearway.model.plan import Start, Stop, Suspend
 from support.benches import wait_until
 from support.docker import BUSYBOX, PATH, docker_daemon, find_docker, make_image
-from support.local import is_alive, let_others_pass, local_bench
+from support.local import QUICK, is_alive, let_others_pass, local_bench
 
 IMAGE = "clearway-test:1"
 TRIALS = 8
@@ -37,9 +38,14 @@ def only_docker(monkeypatch):
     monkeypatch.setenv("PATH", PATH)
 
 
+PATIENT = replace(QUICK, quarantine_ms=10_000)
+"""A busy daemon is no reason to call devices stuck."""
+
+
 @pytest.fixture
-def bench(tmp_path, docker):
-    with local_bench(tmp_path, docker_host=docker.host) as bench:
+def bench(tmp_path, docker, request):
+    settings = QUICK if "does_not_say" in request.node.name else PATIENT
+    with local_bench(tmp_path, docker_host=docker.host, settings=settings) as bench:
         yield bench
 
 
