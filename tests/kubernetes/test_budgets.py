@@ -14,7 +14,9 @@ def add_urgent(cluster):
 def add_budget(cluster, name, **spec):
     body = {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": name}}, **spec}}
     cluster.create(BUDGETS, body)
-    until("a budget that counts", lambda: cluster.call("GET", f"{BUDGETS}/{name}").get("status", {}).get("expectedPods"))
+    until(
+        "a budget that counts", lambda: cluster.call("GET", f"{BUDGETS}/{name}").get("status", {}).get("expectedPods")
+    )
 
 
 def reason_of(pod):
@@ -74,3 +76,40 @@ def test_pod_goes_where_pods_that_run_would_rather_have_it(cluster, tmp_path):
         cluster.add_pod("plain")
         until("both bound", lambda: len(bound(cluster.pods())) == 3)
     assert bound(cluster.pods()) == {"hermit": "a1", "plain": "a1", "web": "b1"}
+
+
+NIC = "example.com/nic"
+
+
+def test_gang_that_asks_for_more_than_devices_is_planned_by_all_of_it_and_has_room_made(cluster, tmp_path):
+    for name, nics in (("n1", 1), ("n2", 3)):
+        cluster.add_node(name, gpus=8, more={NIC: str(nics)})
+    add_urgent(cluster)
+    gang = {"clearway.io/gang": "g", "clearway.io/gang-size": "4"}
+    with Scheduling(cluster.kubeconfig, tmp_path / "clearway.db"):
+        for number in range(4):
+            cluster.add_pod(f"g{number}", extras={NIC: "1"}, annotations=gang)
+        until("the gang runs", lambda: [pod["status"]["phase"] for pod in cluster.pods()] == ["Running"] * 4)
+        assert sorted(bound(cluster.pods()).values()) == ["n1", "n2", "n2", "n2"]
+        cluster.add_pod("urgent", extras={NIC: "2"}, priorityClassName="urgent")
+        until("the urgent pod bound", lambda: bound(cluster.pods()) == {"urgent": "n2"})
+
+
+def test_room_is_made_for_a_host_port_and_where_pods_are_to_be_spread(cluster, tmp_path):
+    for name, zone in (("a1", "a"), ("b1", "b")):
+        cluster.add_node(name, gpus=8, labels={"zone": zone})
+    add_urgent(cluster)
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    spread["labelSelector"] = {"matchLabels": {"app": "web"}}
+    with Scheduling(cluster.kubeconfig, tmp_path / "clearway.db"):
+        cluster.add_pod("port", gpus=1, ports=[8080], nodeSelector={"zone": "a"})
+        for zone in ("a", "b"):
+            cluster.add_pod(f"train-{zone}", gpus=7 if zone == "a" else 8, nodeSelector={"zone": zone})
+        until("all run", lambda: [pod["status"]["phase"] for pod in cluster.pods()] == ["Running"] * 3)
+        urgent = {"priorityClassName": "urgent", "labels": {"app": "web"}, "topologySpreadConstraints": [spread]}
+        cluster.add_pod("web-1", gpus=1, ports=[8080], nodeSelector={"zone": "a"}, **urgent)
+        until("the port given", lambda: bound(cluster.pods()).get("web-1") == "a1")
+        assert set(bound(cluster.pods())) == {"train-a", "train-b", "web-1"}
+        cluster.add_pod("web-2", gpus=1, **urgent)
+        until("the other zone taken", lambda: bound(cluster.pods()).get("web-2") == "b1")
+        assert set(bound(cluster.pods())) == {"train-a", "web-1", "web-2"}

@@ -86,9 +86,9 @@ class Cluster:
 
     # --- making things --------------------------------------------------------------------------------------------
 
-    def add_node(self, name, *, gpus=8, cpu="64", memory="512Gi", pods="110", labels=None, taints=()):
-        """A node without a kubelet; see `support.kubelets`."""
-        amounts = {"cpu": cpu, "memory": memory, "pods": pods}
+    def add_node(self, name, *, gpus=8, cpu="64", memory="512Gi", pods="110", labels=None, taints=(), more=None):
+        """A node without a kubelet; see `support.kubelets`. more: other resources that it has."""
+        amounts = {"cpu": cpu, "memory": memory, "pods": pods, **(more or {})}
         if gpus:
             amounts["nvidia.com/gpu"] = str(gpus)
         status = {"capacity": amounts, "allocatable": amounts, "conditions": [make_ready()]}
@@ -134,15 +134,16 @@ def make_ready():
     return {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now}
 
 
-def make_pod_spec(*, gpus=1, cpu="1", memory="1Gi", scheduler="clearway", **more):
-    """A pod's spec with one container; `more` is merged into it."""
-    asked = {"cpu": cpu, "memory": memory}
+def make_pod_spec(*, gpus=1, cpu="1", memory="1Gi", scheduler="clearway", extras=None, ports=(), **more):
+    """A pod's spec with one container; `more` is merged into it. extras: other resources. ports: of its host."""
+    asked = {"cpu": cpu, "memory": memory, **(extras or {})}
     if gpus:
         asked["nvidia.com/gpu"] = str(gpus)
     container = {
         "name": "main",
         "image": "clearway.invalid/none",
         "resources": {"requests": asked, "limits": asked},
+        "ports": [{"containerPort": port, "hostPort": port} for port in ports],
     }
     return {"schedulerName": scheduler, "containers": [container], **more}
 

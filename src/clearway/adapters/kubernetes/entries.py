@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from clearway.adapters.kubernetes.facts import NodeFacts, PodFacts
+from clearway.adapters.kubernetes.facts import Amounts, NodeFacts, PodFacts
 from clearway.model.cluster import NodeSpec
 from clearway.model.ids import NodeName
 from clearway.model.neighbours import NeighbourRule
@@ -22,7 +22,8 @@ def real_name(name: NodeName) -> str:
 class Wants:
     """Where pods may lie and would rather, as the engine knows it: the label of nodes that admit them, crowds that they
     are in, rules about neighbours, and the label by which nodes are liked ("" = all alike). devices, models: what each
-    of them holds, and of which models it may be (() = any); of one device, what part and how much memory."""
+    of them holds, and of which models it may be (() = any); of one device, what part and how much memory. extras: what
+    else each asks of its node that is counted there."""
 
     label: tuple[str, str]
     crowds: tuple[str, ...] = ()
@@ -32,6 +33,7 @@ class Wants:
     models: tuple[str, ...] = ()
     share_milli: int = MILLI
     device_memory_bytes: int = 0
+    extras: Amounts = ()
 
 
 @dataclass(slots=True)

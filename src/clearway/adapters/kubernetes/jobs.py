@@ -51,6 +51,7 @@ def make_job(number: JobId, group: Group, pods: Sequence[PodFacts], wants: Wants
             crowds=wants.crowds,
             neighbours=wants.rules,
             liked=wants.liked,
+            extras=wants.extras,
         ),
         replicas=len(pods),
         elastic=_elastic(first, len(pods)),

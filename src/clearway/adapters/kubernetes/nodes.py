@@ -9,18 +9,19 @@ of a node never change for the engine: a node whose devices are others now goes,
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from clearway.adapters.kubernetes.claims import Claims
-from clearway.adapters.kubernetes.company import Region, Society
+from clearway.adapters.kubernetes.company import Region
 from clearway.adapters.kubernetes.config import KubernetesConfig
-from clearway.adapters.kubernetes.entries import NodeEntry, Wants, alias_number, next_alias, real_name, weighs_the_same
+from clearway.adapters.kubernetes.entries import NodeEntry, Wants, alias_number, next_alias, real_name
+from clearway.adapters.kubernetes.extras import extras_of, keep_ports_apart, port_crowds
 from clearway.adapters.kubernetes.facts import Demand, NodeFacts, PodFacts, Share, Term, Toleration, Wish
-from clearway.adapters.kubernetes.guard import BROKEN, Guard
-from clearway.adapters.kubernetes.models import LEFT_OUT, Models
+from clearway.adapters.kubernetes.guard import BROKEN
+from clearway.adapters.kubernetes.lying import Lying
+from clearway.adapters.kubernetes.models import LEFT_OUT
 from clearway.adapters.kubernetes.offers import find_first, find_left, make_claimed, make_groups
 from clearway.adapters.kubernetes.parse import CPU, MEMORY
 from clearway.adapters.kubernetes.placement import (
@@ -34,11 +35,9 @@ from clearway.adapters.kubernetes.placement import (
 )
 from clearway.adapters.kubernetes.shares import BIND_REQUESTS, KAI, render_hami, resolve_milli
 from clearway.adapters.kubernetes.taken import find_taken
-from clearway.adapters.kubernetes.volumes import Volumes
 from clearway.model.cluster import NodeSpec
 from clearway.model.events import DeviceDown, DeviceUp, Event, NodeAdded, NodeChanged, NodeDown, NodeUp
 from clearway.model.ids import NodeName
-from clearway.model.neighbours import NeighbourKind, NeighbourRule
 from clearway.model.units import DEVICES_PER_MODEL_MAX, MILLI
 
 Found = TypeVar("Found")
@@ -59,62 +58,20 @@ HELD_BY_OTHERS = "held by pods that Clearway did not place, or not given out by 
 NOT_READY = "its kubelet does not report that it is ready"
 
 
-class Nodes:
-    """All nodes. ours: uids of pods that are in a run of Clearway, whose resources the engine counts itself.
+class Nodes(Lying):
+    """All nodes, and what the engine is told of them.
+
     has_binder: whether KAI's binder may be asked to bind pods. lasting_demands: those that are never forgotten."""
 
     def __init__(self, config: KubernetesConfig) -> None:
-        self.entries: dict[str, NodeEntry] = {}
-        self.ours: set[str] = set()
+        super().__init__(config)
         self._config = config
         self._demands: dict[Demand, tuple[str, str]] = {}
-        self._dirty: dict[str, None] = {}
-        self._unbound: set[str] = set()
-        self._homeless: dict[str, dict[str, PodFacts]] = {}
-        self._past: dict[str, int] = {}
         self._swept = 0
         self._regions: dict[Region, str] = {}
         self._likings: dict[Liking, str] = {}
-        self.society = Society(self._walk, self.touch)
-        self.volumes = Volumes()
-        self.claims = Claims(config.device_drivers)
-        self.models = Models()
-        self.guard = Guard()
         self.has_binder = False
         self.lasting_demands: set[Demand] = set()
-
-    def _walk(self) -> Iterable[tuple[PodFacts, str]]:
-        for name, entry in self.entries.items():
-            for uid, pod in entry.pods.items():
-                if uid not in self._unbound:
-                    yield pod, name
-        for name, pods in self._homeless.items():
-            for pod in pods.values():
-                yield pod, name
-
-    def put(self, facts: NodeFacts) -> None:
-        """The node was seen."""
-        entry = self.entries.get(facts.name)
-        if entry is None:
-            entry = self.entries[facts.name] = NodeEntry(
-                facts, NodeName(facts.name), self._homeless.pop(facts.name, {}), aliases=self._past.pop(facts.name, 0)
-            )
-            for pod in entry.pods.values():
-                _count(entry.used, pod, 1)
-        elif entry.facts == facts and not entry.is_gone:
-            return
-        entry.facts, entry.is_gone, entry.lasting = facts, False, {}
-        self._note_models(facts.name)
-        self.society.put_node(facts)
-        self.touch(facts.name)
-
-    def drop(self, name: str) -> None:
-        """The node is gone."""
-        if name in self.entries:
-            self.entries[name].is_gone = True
-            self._note_models(name)
-            self.society.drop_node(name)
-            self.touch(name)
 
     def add_demand(self, demand: Demand) -> tuple[str, str]:
         """The label that nodes carry which admit this demand; from now on they are told with it."""
@@ -153,10 +110,21 @@ class Nodes:
         first = pods[0]
         crowds, rules = self.society.rules_for(pods)
         self._add_regions(first)
-        if len(pods) > 1:
-            crowds, rules = self._keep_ports_apart(first, crowds, rules)
+        if first.demand.ports:
+            self._add_region(ITSELF)
+            crowds, rules = (
+                (*crowds, *port_crowds(first.demand)),
+                (*rules, *keep_ports_apart(first.demand, ITSELF.label)),
+            )
+        devices, models = self.devices_of(pods)
         wants = Wants(
-            self.add_demand(self.demand_of(*pods)), crowds, rules, self._add_liking(first), *self.devices_of(pods)
+            self.add_demand(self.demand_of(*pods)),
+            crowds,
+            rules,
+            self._add_liking(first),
+            devices,
+            models,
+            extras=extras_of(first.demand),
         )
         if first.share is None:
             return wants
@@ -210,25 +178,6 @@ class Nodes:
             self._note_models(name)
             self.touch(name)
 
-    def _note_models(self, name: str) -> None:
-        entry = self.entries.get(name)
-        if entry is None or entry.is_gone:
-            self.models.put(name, ())
-            return
-        resources = (resource for resource, _ in entry.facts.devices)
-        offers = zip(resources, (group.model for group in make_groups(entry.facts)), strict=True)
-        self.models.put(name, (*offers, *(("", group[0].model) for group in self.claims.groups_on(name))))
-
-    def _keep_ports_apart(
-        self, pod: PodFacts, crowds: tuple[str, ...], rules: tuple[NeighbourRule, ...]
-    ) -> tuple[tuple[str, ...], tuple[NeighbourRule, ...]]:
-        """No two pods of a gang with the same host port on one node; others are seen by `find_mismatch`."""
-        names = tuple(sorted({f"host port {port}/{protocol}" for port, protocol, _ in pod.demand.ports}))
-        if names:
-            self._add_region(ITSELF)
-        apart = (NeighbourRule(kind=NeighbourKind.APART, crowd=name, domain=ITSELF.label) for name in names)
-        return (*crowds, *names), (*rules, *apart)
-
     def _add_regions(self, pod: PodFacts) -> None:
         for region in self.society.regions_of(pod):
             self._add_region(region)
@@ -268,108 +217,32 @@ class Nodes:
             entry.lasting = {label: words for label, words in entry.lasting.items() if label in labels}
             self.touch(name)
 
-    @property
-    def has_news(self) -> bool:
-        """Whether `tell` has anything to look at."""
-        return bool(self._dirty)
-
-    def touch(self, name: str) -> None:
-        """Something about the node, or on it, changed."""
-        self._dirty[name] = None
-
-    def lay(self, pod: PodFacts, node: str) -> None:
-        """The pod lies on the node and holds what it asks."""
-        entry = self.entries.get(node)
-        pods = self._homeless.setdefault(node, {}) if entry is None else entry.pods
-        before = pods.get(pod.uid)
-        pods[pod.uid] = pod
-        if pod.claims:
-            self.volumes.use(pod)
-        if before is not None and weighs_the_same(before, pod):
-            return
-        if entry is not None:
-            _count(entry.used, pod, 1)
-            if before is not None:
-                _count(entry.used, before, -1)
-        if pod.uid not in self._unbound:
-            if before is not None:
-                self._count_company(before, node, -1)
-            self._count_company(pod, node, 1)
-        self.touch(node)
-
-    def _count_company(self, pod: PodFacts, node: str, more: int) -> None:
-        try:
-            self.society.count(pod, node, more)
-        except Exception:  # about this pod alone, which holds what it asks all the same
-            self.guard.note(("company", pod.uid), pod, f"pod {pod.namespace}/{pod.name}")
-
-    def keep_unbound(self, pod: PodFacts, node: str) -> None:
-        """The pod has its place and is not bound to it: it holds what it asks, and is nobody's neighbour yet."""
-        if pod.uid not in self._unbound:
-            self._unbound.add(pod.uid)
-            self._count_company(pod, node, -1)
-            self.touch(node)
-
-    def may_bind(self, pod: PodFacts, node: str) -> None:
-        """The pod is bound to its place now, or will be."""
-        if pod.uid in self._unbound:
-            self._unbound.discard(pod.uid)
-            self._count_company(pod, node, 1)
-            self.touch(node)
-
-    def lift(self, uid: str, node: str) -> None:
-        """The pod holds nothing there any more."""
-        entry = self.entries.get(node)
-        pods = self._homeless.get(node, {}) if entry is None else entry.pods
-        pod = pods.pop(uid, None)
-        if pod is not None:
-            if entry is not None:
-                _count(entry.used, pod, -1)
-            if uid not in self._unbound:
-                self._count_company(pod, node, -1)
-            if pod.device_claims:
-                self.claims.release(uid)
-            if pod.claims:
-                self.volumes.use(pod, is_over=True)
-            self.touch(node)
-        self._unbound.discard(uid)
-
-    def hold(self, job: int, name: NodeName, devices: Iterable[int], crowds: Iterable[str] = ()) -> None:
-        """A replica of a run of Clearway holds these devices of the node, and counts in these crowds."""
-        entry = self.entries.get(real_name(name))
-        if entry is not None:
-            entry.held.setdefault(job, []).extend(devices)
-            entry.counted.setdefault(job, Counter()).update(crowds)
-            self.touch(entry.facts.name)
-
-    def let_go(self, job: int, name: NodeName) -> None:
-        """The run holds nothing there any more."""
-        entry = self.entries.get(real_name(name))
-        if entry is not None and entry.held.pop(job, None) is not None:
-            entry.counted.pop(job, None)
-            self.touch(entry.facts.name)
-
-    def free(self, entry: NodeEntry) -> dict[str, int]:
-        """What is left of each resource of a node, beside every pod that lies there."""
-        left = dict(entry.facts.amounts)
-        for name, amount in entry.used.items():
-            left[name] = left.get(name, 0) - amount
-        return left
-
     def find_mismatch(self, demand: Demand, entry: NodeEntry) -> str:
         """Why a pod may not lie on the node now, CPUs, memory and devices apart; "" = it may."""
-        return self._find_mismatch(demand, self._demands.get(demand), entry, self.free(entry))
+        return self._find_mismatch(demand, self._demands.get(demand), entry, self.free(entry), entry.pods.values())
 
     def _find_mismatch(
-        self, demand: Demand, label: tuple[str, str] | None, entry: NodeEntry, free: Mapping[str, int]
+        self,
+        demand: Demand,
+        label: tuple[str, str] | None,
+        entry: NodeEntry,
+        free: Mapping[str, int],
+        lying: Collection[PodFacts],
     ) -> str:
         try:
-            return self._compare(demand, label, entry, free)
+            return self._compare(demand, label, entry, free, lying)
         except Exception:  # about these pods alone
             self.guard.note(demand, None, f"what pods demand of nodes ({demand_label(demand)[0]})")
             return BROKEN
 
-    def _compare(self, demand: Demand, label: tuple[str, str] | None, entry: NodeEntry, free: Mapping[str, int]) -> str:
+    def _compare(
+        self,
+        demand: Demand,
+        label: tuple[str, str] | None,
+        entry: NodeEntry,
+        free: Mapping[str, int],
+        lying: Collection[PodFacts],
+    ) -> str:
         words = entry.lasting.get(label) if label is not None else None
         if words is None:
             words = find_lasting_mismatch(demand, entry.facts)
@@ -377,7 +250,7 @@ class Nodes:
                 entry.lasting[label] = words
         if words:
             return words
-        ports = [port for pod in entry.pods.values() for port in pod.demand.ports] if demand.ports else ()
+        ports = [port for pod in lying for port in pod.demand.ports] if demand.ports else ()
         if (words := find_shortage(demand, free, ports)) or not (demand.wishes or demand.attached):
             return words
         if demand.attached and self.volumes.exceeds(demand.attached, entry.facts.name, entry.pods.values()):
@@ -532,9 +405,13 @@ class Nodes:
         facts, config = entry.facts, self._config
         labels = dict(facts.labels)
         others = [pod for uid, pod in entry.pods.items() if uid not in self.ours]
-        free = self.free(entry)
+        names = dict.fromkeys(name for demand in self._demands for name, _ in extras_of(demand))
+        extras = {name: find_left(facts, others, name) for name in names}
+        free = self.free(entry) | extras  # what the engine counts itself may be asked in the place of what lies there
         admitted = [
-            label for demand, label in self._demands.items() if not self._find_mismatch(demand, label, entry, free)
+            label
+            for demand, label in self._demands.items()
+            if not self._find_mismatch(demand, label, entry, free, others)
         ]
         return NodeSpec(
             name=entry.alias,
@@ -548,6 +425,7 @@ class Nodes:
             block=find_first(labels, config.block_labels),
             labels=(*facts.labels, *admitted, *self._make_labels(facts, labels)),
             crowds=tuple(self._count_others(entry)),
+            extras=tuple(extras.items()),
         )
 
     def _make_labels(self, facts: NodeFacts, labels: Mapping[str, str]) -> Iterable[tuple[str, str]]:
@@ -582,11 +460,6 @@ class Nodes:
         for name in sorted({*there, *(known & set(counted))}):
             if there.get(name, 0) != counted[name]:
                 yield name, there.get(name, 0) - counted[name]
-
-
-def _count(used: dict[str, int], pod: PodFacts, more: int) -> None:
-    for name, amount in pod.amounts:
-        used[name] = used.get(name, 0) + more * amount
 
 
 def liking_label(liking: Liking) -> str:
