@@ -38,6 +38,9 @@ def number_jobs(submission: Submission, last_id: JobId) -> tuple[JobSpec, ...]:
 
 
 def _numbered(job: JobSpec, numbers: dict[int, JobId]) -> JobSpec:
+    if not job.dependencies and job.array is None:
+        return replace(job, id=numbers[job.id], oracle_ms=None)
+
     def real(number: int, what: str) -> JobId:
         if number < PROVISIONAL_ID:
             return JobId(number)

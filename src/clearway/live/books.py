@@ -5,8 +5,9 @@ the same records, so a job's row, its unanswered command and its last devices co
 stale for the state box (an older generation, a job that has ended) are stale here by the same rules.
 """
 
+import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from clearway.model.allocation import Allocation
@@ -139,6 +140,7 @@ class Draft:
         self._jobs = books.jobs
         self._locate = locate
         self.runs: dict[JobId, RunSpec] = runs
+        self._new_views = _NewViews()
         self._takers: dict[type, Callable[..., None]] = {
             Batch: self._on_batch,
             JobSubmitted: self._on_submitted,
@@ -184,7 +186,7 @@ class Draft:
 
     def _on_submitted(self, event: JobSubmitted) -> None:
         spec = event.job
-        view = make_view(spec, self.runs.get(spec.id), event.at_ms)
+        view = self._new_views.make(spec, self.runs.get(spec.id), event.at_ms)
         self.changed[spec.id] = Book(spec, view, is_held=spec.held)
 
     def _on_cancelled(self, event: JobCancelled) -> None:
@@ -404,6 +406,17 @@ def _sizes(spec: JobSpec, replicas: int) -> dict[str, Any]:
     }
 
 
+def _place_in_array(spec: JobSpec) -> dict[str, Any]:
+    """The fields of a job's row that say which task of which array it is."""
+    array = spec.array
+    if array is None:
+        return _NO_ARRAY
+    return {"array": array.array, "array_index": array.index, "array_parallel_max": array.parallel_max or None}
+
+
+_NO_ARRAY: Final[dict[str, Any]] = {"array": None, "array_index": None, "array_parallel_max": None}
+
+
 def make_view(spec: JobSpec, run: RunSpec | None, at_ms: int) -> JobView:
     """The row of a job that was accepted at `at_ms`."""
     return JobView(
@@ -420,13 +433,33 @@ def make_view(spec: JobSpec, run: RunSpec | None, at_ms: int) -> JobView:
         requeue=spec.requeue,
         limit_ms=spec.limit_ms,
         reason=ReasonCode.HELD.value if spec.held else ReasonCode.PRIORITY.value,
-        array=None if spec.array is None else spec.array.array,
-        array_index=None if spec.array is None else spec.array.index,
-        array_parallel_max=None if spec.array is None else spec.array.parallel_max or None,
+        **_place_in_array(spec),
         workdir="" if run is None else run.workdir,
         output="" if run is None else run.output,
         error="" if run is None else run.error,
     )
+
+
+class _NewViews:
+    """Makes rows of jobs one after another: those of one template have all in common but what names them."""
+
+    def __init__(self) -> None:
+        self._before: tuple[Any, ...] = ()
+        self._common: dict[str, Any] = {}
+
+    def make(self, spec: JobSpec, run: RunSpec | None, at_ms: int) -> JobView:
+        """As `make_view`."""
+        now = (*_READ_COMMON(spec), at_ms, *(() if run is None else (run.workdir, run.output, run.error)))
+        if len(now) != len(self._before) or any(map(operator.is_not, now, self._before)):
+            view = make_view(spec, run, at_ms)
+            self._before = now
+            self._common = {one.name: getattr(view, one.name) for one in fields(view) if one.name not in _OWN}
+            return view
+        return JobView(id=spec.id, name=spec.name, **_place_in_array(spec), **self._common)
+
+
+_OWN: Final = frozenset(("id", "name", "array", "array_index", "array_parallel_max"))
+_READ_COMMON: Final = operator.attrgetter(*(one.name for one in fields(JobSpec) if one.name not in _OWN))
 
 
 def with_run(book: Book, run: RunSpec) -> Book:

@@ -48,6 +48,10 @@ CYCLES_KEPT: Final = 1_000
 """Decision cycles that the percentiles are of."""
 
 
+_TAKEN: Final = frozenset((NodeAdded, NodeChanged, NodeDown, NodeDrained, NodeUp, DeviceDown, DeviceUp))
+"""What `Views.note` regards."""
+
+
 class Places:
     """Names of what allocations hold."""
 
@@ -96,6 +100,8 @@ class Views:
     def note(self, event: Event) -> None:
         """Take in one record about nodes and devices."""
         for part in each_part(event):
+            if type(part) not in _TAKEN:  # most are about jobs, by the thousand
+                continue
             if isinstance(part, NodeAdded):
                 self._nodes.append(None)
             elif isinstance(part, NodeDown):

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.sql.compiler import SQLCompiler
 
 from clearway.adapters.storage import rows
 from clearway.adapters.storage.databases import (
@@ -30,7 +31,7 @@ from clearway.adapters.storage.databases import (
 )
 from clearway.adapters.storage.reader import IDS_PER_QUERY, SqlReader
 from clearway.adapters.storage.schema import SCHEMA_HEAD, check_version, migrate, read_version
-from clearway.adapters.storage.tables import AUDIT, HEAD, JOBS, JOURNAL, META, RUNS
+from clearway.adapters.storage.tables import AUDIT, HEAD, JOBS, JOURNAL, META, METADATA, RUNS
 from clearway.model.errors import InputError
 from clearway.model.events import Event
 from clearway.model.ids import JobId
@@ -140,12 +141,10 @@ class SqlStore:
         batch.replaced[:] = _rows_of(
             connection, [row["id"] for row in batch.jobs if row["id"] <= batch.before.last_job]
         )
-        for table, batch_rows in ((JOURNAL, batch.journal), (AUDIT, batch.audit)):
+        parts = ((JOURNAL, batch.journal), (AUDIT, batch.audit), (RUNS, batch.runs), (JOBS, batch.jobs))
+        for table, batch_rows in parts:
             if batch_rows:
-                connection.execute(sa.insert(table), batch_rows)
-        for table, batch_rows in ((RUNS, batch.runs), (JOBS, batch.jobs)):
-            if batch_rows:
-                connection.execute(_UPSERTS[connection.dialect.name, table.name], batch_rows)
+                _write_rows(connection, table, batch_rows)
 
     def _take_back(self, connection: Connection, batch: Batch) -> None:
         """Undo a write that failed for its caller and was kept all the same."""
@@ -156,13 +155,14 @@ class SqlStore:
         connection.execute(sa.delete(RUNS).where(RUNS.c.first_job > before.last_job))
         connection.execute(sa.delete(JOBS).where(JOBS.c.id > before.last_job))
         if batch.replaced:
-            connection.execute(_UPSERTS[connection.dialect.name, JOBS.name], batch.replaced)
+            _write_rows(connection, JOBS, batch.replaced)
 
     def _move_head(self, connection: Connection, old: Head, new: Head) -> None:
         """Nothing is written after what this process does not know, nor by one that was overtaken."""
         values = {f"new_{name}": value for name, value in _columns_of(new).items()}
         known = {"old_seq": old.seq, "old_checksum": old.checksum, "old_epoch": self._epoch}
-        if connection.execute(_MOVE_HEAD, values | known).rowcount != 1:
+        move = _prepare(connection.dialect, "move")
+        if connection.exec_driver_sql(move.text, move.bind(values | known)).rowcount != 1:
             refuse_overtaken(self._database.label, "")
 
     # --- connecting again ---------------------------------------------------------------------------------------------
@@ -403,7 +403,7 @@ _FIND_JOBS: Final = sa.select(JOBS).where(JOBS.c.id.in_(sa.bindparam("ids", expa
 _MOVE_HEAD: Final = (
     sa.update(HEAD)
     .where(
-        HEAD.c.id == HEAD_ID,
+        HEAD.c.id == sa.literal_column(str(HEAD_ID)),
         HEAD.c.seq == sa.bindparam("old_seq"),
         HEAD.c.checksum == sa.bindparam("old_checksum"),
         HEAD.c.epoch == sa.bindparam("old_epoch"),
@@ -418,7 +418,7 @@ _MOVE_HEAD: Final = (
 )
 
 
-def _make_upsert(dialect: str, table: sa.Table) -> sa.Executable:
+def _make_upsert(dialect: str, table: sa.Table) -> sa.Insert:
     """Insert, or replace all columns of the row that is there."""
     keys = [column.name for column in table.primary_key]
     others = [column.name for column in table.columns if column.name not in keys]
@@ -429,8 +429,33 @@ def _make_upsert(dialect: str, table: sa.Table) -> sa.Executable:
     return insert.on_conflict_do_update(index_elements=keys, set_={name: insert.excluded[name] for name in others})
 
 
-_UPSERTS: Final = {
-    (dialect, table.name): _make_upsert(dialect, table)
-    for dialect in ("sqlite", "postgresql", "mariadb")
-    for table in (RUNS, JOBS)
-}
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A statement as the driver takes it: made anew for each write it would cost more than all else of it. names: of
+    its values in order; None = the driver takes them by name."""
+
+    text: str
+    names: tuple[str, ...] | None
+
+    def bind(self, row: Mapping[str, Any]) -> Any:
+        """The values of a row as the driver takes them."""
+        return row if self.names is None else tuple([row[name] for name in self.names])
+
+
+@functools.lru_cache(maxsize=32)
+def _prepare(dialect: sa.Dialect, what: str) -> _Prepared:
+    """What moves the head (`move`), or what writes a row of the table of this name."""
+    if what == "move":
+        compiled = _MOVE_HEAD.compile(dialect=dialect)
+    else:
+        table = METADATA.tables[what]
+        statement = _make_upsert(dialect.name, table) if table in (RUNS, JOBS) else sa.insert(table)
+        compiled = statement.compile(dialect=dialect, column_keys=[column.name for column in table.columns])
+    assert isinstance(compiled, SQLCompiler)
+    names = compiled.positiontup
+    return _Prepared(str(compiled), None if names is None else tuple(names))
+
+
+def _write_rows(connection: Connection, table: sa.Table, table_rows: list[rows.Row]) -> None:
+    prepared = _prepare(connection.dialect, table.name)
+    connection.exec_driver_sql(prepared.text, [prepared.bind(row) for row in table_rows])
