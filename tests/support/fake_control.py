@@ -126,6 +126,10 @@ class FakeControl:
     def snapshot(self) -> "Future[ClusterSnapshot]":
         return self._answer(lambda: ClusterSnapshot(at_ms=self.now_ms, nodes=()), writes=False)
 
+    def priorities(self, jobs: Iterable[JobId]) -> Mapping[JobId, int]:
+        """By number: first come, first served."""
+        return {job: 1_000 - job for job in jobs if self.jobs[job].state is JobState.PENDING}
+
     def job(self, job: JobId) -> JobView | None:
         return self.jobs.get(job)
 

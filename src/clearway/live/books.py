@@ -220,7 +220,8 @@ class Draft:
             return
         view = book.view
         if book.is_waiting:
-            view = replace(view, state=JobState.PENDING, reason=ReasonCode.PRIORITY.value, message="")
+            reason = _first_reason(replace(book.spec, held=False), event.at_ms).value
+            view = replace(view, state=JobState.PENDING, reason=reason, message="")
         self._put(replace(book, view=view, is_held=False))
 
     # --- reports --------------------------------------------------------------------------------------------------
@@ -406,6 +407,15 @@ def _sizes(spec: JobSpec, replicas: int) -> dict[str, Any]:
     }
 
 
+def _first_reason(spec: JobSpec, at_ms: int) -> ReasonCode:
+    """Why a job waits by what it says itself, until it is known what the engine says."""
+    if spec.held:
+        return ReasonCode.HELD
+    if spec.dependencies:
+        return ReasonCode.DEPENDENCY
+    return ReasonCode.BEGIN_TIME if (spec.not_before_ms or 0) > at_ms else ReasonCode.PRIORITY
+
+
 def _place_in_array(spec: JobSpec) -> dict[str, Any]:
     """The fields of a job's row that say which task of which array it is."""
     array = spec.array
@@ -432,7 +442,8 @@ def make_view(spec: JobSpec, run: RunSpec | None, at_ms: int) -> JobView:
         submit_ms=at_ms,
         requeue=spec.requeue,
         limit_ms=spec.limit_ms,
-        reason=ReasonCode.HELD.value if spec.held else ReasonCode.PRIORITY.value,
+        reason=_first_reason(spec, at_ms).value,
+        qos=spec.qos,
         **_place_in_array(spec),
         workdir="" if run is None else run.workdir,
         output="" if run is None else run.output,

@@ -15,7 +15,7 @@ machines with it, has the commands performed again that were not answered, and g
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from threading import RLock
@@ -32,7 +32,7 @@ from clearway.live.memory import Decided, Memory
 from clearway.live.notices import Notices
 from clearway.live.pacing import Pacer
 from clearway.live.recall import load_newest
-from clearway.live.requests import Action, Ask, Inbox, Intake, Unwritten
+from clearway.live.requests import Action, Ask, Inbox, Intake, Unwritten, sign_of_life
 from clearway.live.settings import ControlSettings
 from clearway.live.whole import take_snapshot
 from clearway.model.allocation import Allocation
@@ -416,19 +416,13 @@ class Controller:
             return False
         unwritten = self._unwritten
         if unwritten is None:
-            return self._storage_error is None or self._append(self._sign_of_life(now_ms), now_ms)
+            return self._storage_error is None or self._append(sign_of_life(now_ms, self._storage_error), now_ms)
         if not self._append(unwritten.changes, now_ms):
             return False
         self._unwritten = None
         self._give_answers(unwritten.answers)
         self._perform(unwritten.commands, now_ms)
         return True
-
-    def _sign_of_life(self, now_ms: int) -> Changes:
-        """What is written to see whether the storage takes anything again, where nothing else is to be written."""
-        failed = str(self._storage_error)
-        line = AuditLine(at_ms=now_ms, actor="clearway", action="storage.resume", target="journal", detail=failed)
-        return Changes(audit=(line,))
 
     def _perform(self, commands: tuple[BackendCommand, ...], now_ms: int) -> None:
         for command in self._pacer.pass_on(now_ms, commands):
@@ -550,6 +544,11 @@ class Controller:
     def report(self, events: tuple[Event, ...]) -> "Future[None]":
         """Take in what somebody else saw, such as a forecast of demand."""
         return self._ask(lambda intake: intake.report(events))  # type: ignore[return-value]
+
+    def priorities(self, jobs: Iterable[JobId]) -> Mapping[JobId, int]:
+        """See `Control.priorities`."""
+        with self._lock:
+            return self._memory.views.priorities(jobs)
 
     def job(self, job: JobId) -> JobView | None:
         """See `Control.job`."""

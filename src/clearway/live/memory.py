@@ -272,7 +272,8 @@ class Memory:
         if reason is None:
             return book.view
         start_ms = planned_start_ms(self.kernel.state, self.kernel.state.jobs[job])
-        return replace(book.view, reason=reason, start_planned_ms=start_ms)
+        priority = self.views.priorities((job,)).get(job)
+        return replace(book.view, reason=reason, start_planned_ms=start_ms, order_priority=priority)
 
     def note_progress(self, said: Mapping[JobId, float]) -> dict[JobId, JobView]:
         """What jobs say of themselves; returns the rows that changed. Not in the journal: they will say it again."""

@@ -251,3 +251,9 @@ _ACTIONS: Final = {
 def _target(jobs: tuple[JobId, ...]) -> str:
     """`job 7`, or `jobs 7-9 (3)`: the first, the last and how many."""
     return f"job {jobs[0]}" if len(jobs) == 1 else f"jobs {jobs[0]}-{jobs[-1]} ({len(jobs)})"
+
+
+def sign_of_life(now_ms: int, error: StorageError) -> Changes:
+    """What is written to see whether the storage takes anything again, where nothing else is to be written."""
+    line = AuditLine(at_ms=now_ms, actor="clearway", action="storage.resume", target="journal", detail=str(error))
+    return Changes(audit=(line,))

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from clearway.engine.order import SORT_KEY
 from clearway.engine.reasons import REASON_PRIORITY, REASONS
 from clearway.engine.state import ClusterState
 from clearway.engine.tables import (
@@ -34,6 +35,7 @@ from clearway.model.events import DeviceDown, DeviceUp, Event, NodeAdded, NodeCh
 from clearway.model.ids import JobId, NodeName
 from clearway.model.plan import ReasonCode
 from clearway.model.units import MILLI
+from clearway.policies.orders import Multifactor
 from clearway.ports.views import (
     ClusterView,
     DeviceState,
@@ -50,6 +52,12 @@ CYCLES_KEPT: Final = 1_000
 
 _TAKEN: Final = frozenset((NodeAdded, NodeChanged, NodeDown, NodeDrained, NodeUp, DeviceDown, DeviceUp))
 """What `Views.note` regards."""
+
+
+BASIC_PRIORITY_MAX: Final = 4_294_901_759
+"""What Slurm's `priority/basic` gives to its first job."""
+
+_REASON_NUMBERS: Final = {reason.value: number for number, reason in enumerate(REASONS)}
 
 
 class Places:
@@ -149,7 +157,7 @@ class Views:
             self._count(book)
             record = self._state.jobs.get(book.spec.id)
             if record is not None and not book.holds_devices:
-                self._note_reason(record.row)
+                self._note_reason(record.row, book.view.reason)
 
     def _note_place(self, job: JobId) -> None:
         record = self._state.jobs.get(job)
@@ -182,13 +190,13 @@ class Views:
 
     # --- reasons of waiting jobs ----------------------------------------------------------------------------------
 
-    def _note_reason(self, row: int) -> None:
-        """The job's row says Priority, as it does when a wait begins."""
+    def _note_reason(self, row: int, reason: str) -> None:
+        """The job's row says this reason."""
         if row >= len(self._seen_reasons):
             grown = np.full(max(row + 1, 2 * len(self._seen_reasons)), REASON_PRIORITY, dtype=np.int64)
             grown[: len(self._seen_reasons)] = self._seen_reasons
             self._seen_reasons = grown
-        self._seen_reasons[row] = REASON_PRIORITY
+        self._seen_reasons[row] = _REASON_NUMBERS.get(reason, REASON_PRIORITY)
 
     def changed_reasons(self, most: int) -> list[JobId]:
         """Waiting jobs, at most so many, whose reason is another than when it was last asked for."""
@@ -210,6 +218,19 @@ class Views:
         is_without_devices = record.spec.request.devices == 0
         is_scattered = REASONS[code] is ReasonCode.FRAGMENTATION  # the planner's word for: on no single node
         return (ReasonCode.RESOURCES if is_scattered and is_without_devices else REASONS[code]).value
+
+    def priorities(self, jobs: Iterable[JobId]) -> dict[JobId, int]:
+        """See `clearway.ports.control.Control.priorities`."""
+        state, order = self._state, self._state.order
+        found = {job: record.row for job in jobs if (record := state.jobs.get(job)) and record.phase == PHASE_PENDING}
+        rows = np.array(list(found.values()), dtype=np.int64)
+        if isinstance(state.policy.order, Multifactor):
+            values = np.maximum(np.rint(-order.sort[SORT_KEY, rows]).astype(np.int64), 1)
+        else:
+            places = np.full(state.rows.count, order.count, dtype=np.int64)
+            places[order.rows[: order.count]] = np.arange(order.count)
+            values = np.maximum(BASIC_PRIORITY_MAX - places[rows], 1)
+        return dict(zip(found, values.tolist(), strict=True))
 
     # --- views ----------------------------------------------------------------------------------------------------
 

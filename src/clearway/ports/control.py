@@ -5,7 +5,7 @@ exceptions of the future: InputError (the caller can correct it), StorageError (
 Whether the caller may do what he asks is the server's business, and was decided before.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -122,6 +122,14 @@ class Control(Protocol):
 
     def snapshot(self) -> "Future[ClusterSnapshot]":
         """The cluster and all jobs that have not ended, whole, for a twin to go on from."""
+        ...
+
+    def priorities(self, jobs: Iterable[JobId]) -> Mapping[JobId, int]:
+        """What the policy's order makes of those of `jobs` that wait and may start, larger first, as Slurm counts.
+
+        Under weighted factors their sum, at least 1; under other orders what Slurm's `priority/basic` gives to the
+        first, the second and so on. At once, from memory.
+        """
         ...
 
     def job(self, job: JobId) -> JobView | None:

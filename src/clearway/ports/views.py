@@ -59,7 +59,9 @@ class JobView:
     when it is expected to start. array, array_index: None where it is no member of an array; array_parallel_max: how
     many of its array may run at once, None = all. progress: what the job says of itself, 0..1; None = it says nothing.
     ran_before_ms: how long its runs before this one were, all together. lost_ms: how much of that had to be done
-    again, for no checkpoint held it. requeue: whether it may run again after a run that was lost.
+    again, for no checkpoint held it. requeue: whether it may run again after a run that was lost. qos: the name that it
+    gives; "" = none. priority: its own, as its user gave it. order_priority: what the policy's order makes of it while
+    it waits, larger first, as Slurm counts: see `Control.priorities`; None = not known here.
     """
 
     id: JobId
@@ -99,6 +101,8 @@ class JobView:
     workdir: str = ""
     output: str = ""
     error: str = ""
+    qos: str = ""
+    order_priority: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

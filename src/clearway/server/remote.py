@@ -8,7 +8,7 @@ reaches this object.
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from itertools import count
 from typing import Any, Final, NoReturn
@@ -66,6 +66,10 @@ class RemoteControl:
             return rows[0]
         is_same = live is not None and (live.state, live.generation) == (rows[0].state, rows[0].generation)
         return live if is_same else rows[0]
+
+    def priorities(self, jobs: Iterable[JobId]) -> Mapping[JobId, int]:  # noqa: ARG002
+        """None here: the order of the waiting is the control plane's own."""
+        return {}
 
     def plans(self) -> tuple[tuple[int, Plan], ...]:
         """None here: who asks is passed on."""

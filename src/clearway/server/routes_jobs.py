@@ -1,6 +1,6 @@
 """Routes of jobs: submit, list, look at, change."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Annotated, Final
@@ -12,7 +12,7 @@ from clearway.model.plan import Explanation
 from clearway.model.runs import RunSpec
 from clearway.ports.control import PROVISIONAL_ID, Submission
 from clearway.ports.storage import JobQuery
-from clearway.ports.views import JobView
+from clearway.ports.views import JobState, JobView
 from clearway.server.access import Reach
 from clearway.server.problems import Refusal
 from clearway.server.routing import PROBLEMS, dump_json, json_response, make_router, row_response
@@ -175,8 +175,16 @@ def _narrow(params: JobParams, reach: Reach) -> JobQuery | None:
 def _read_page(services: Services, query: JobQuery, fields: tuple[str, ...]) -> bytes:
     """One page as JSON, in a reader's thread."""
     rows = services.reader.find_jobs(query)
+    if not fields or "order_priority" in fields:
+        rows = _with_priorities(services, rows)
     next_after = rows[-1].id if len(rows) == query.limit else None
     return dump_json({"jobs": encode_rows(rows, fields), "next_after": next_after})
+
+
+def _with_priorities(services: Services, rows: Sequence[JobView]) -> tuple[JobView, ...]:
+    """The rows, those that wait with what the order makes of them now."""
+    known = services.control.priorities(row.id for row in rows if row.state is JobState.PENDING)
+    return tuple(replace(row, order_priority=known[row.id]) if row.id in known else row for row in rows)
 
 
 # --- change -----------------------------------------------------------------------------------------------------------

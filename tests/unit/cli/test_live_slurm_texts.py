@@ -199,11 +199,37 @@ def test_sacct_lists_its_fields():
     assert render_field_list().startswith("Account             AllocCPUS ")
 
 
+def test_qos_and_priority_are_those_of_the_job():
+    jobs = [
+        waiting(1, qos="high", order_priority=4_211),
+        waiting(2, priority=7),
+        waiting(3, reason="JobHeldUser", priority=7),
+        waiting(4, reason="launch failed requeued held", state=JobState.REQUEUE_HOLD),
+        job(5),
+    ]
+    text = render_squeue(jobs, format_short="%i %q %Q %p", has_header=False, sort="i", **NOW)
+    assert text.splitlines() == [
+        "1 high 4211 0.00000098044984",
+        "2 normal 7 0.00000000162981",
+        "3 normal 0 0.00000000000000",
+        "4 normal 0 0.00000000000000",
+        "5 normal 1 0.00000000023283",
+    ]
+    assert render_sacct(jobs[:1], fields="jobid,qos,priority", delimiter="|", has_header=False, **NOW) == "1|high|4211\n"
+    assert "   Priority=4211 Nice=0 Account=vision QOS=high\n" in render_job(jobs[0], **NOW)
+
+
+def test_squeue_lists_what_the_order_looks_at_first_first():
+    jobs = [waiting(1, order_priority=10), waiting(2, order_priority=30), waiting(3, order_priority=20)]
+    text = render_squeue(jobs, format_short="%i", has_header=False, **NOW)
+    assert text.split() == ["2", "3", "1"]
+
+
 def test_scontrol_shows_a_job():
     assert render_job(job(12), uid=1001, **NOW) == (
         "JobId=12 JobName=train\n"
         "   UserId=ada(1001) GroupId=(null) MCS_label=N/A\n"
-        "   Priority=0 Nice=0 Account=vision QOS=normal\n"
+        "   Priority=1 Nice=0 Account=vision QOS=normal\n"
         "   JobState=RUNNING Reason=None Dependency=(null)\n"
         "   Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0\n"
         "   RunTime=01:00:23 TimeLimit=1-00:00:00 TimeMin=N/A\n"

@@ -84,6 +84,40 @@ def test_held_job_waits_until_it_is_released():
     assert plane.state(1) is JobState.RUNNING
 
 
+def test_row_says_at_once_that_a_job_waits_for_another_or_for_its_time():
+    plane = Plane().start()
+    after = Dependency(kind=DependencyKind.AFTER_OK, job=1)
+    plane.submit(make_spec(), scripts=["run_ms=500"])
+    plane.submit(make_spec(dependencies=(after,), held=True), make_spec(1, not_before_ms=400), make_spec(2))
+    assert [plane.store.rows[job].reason for job in (2, 3, 4)] == ["JobHeldUser", "BeginTime", "Priority"]
+    plane.do(plane.control.release((2,), actor="ada"))
+    assert plane.store.rows[2].reason == "Dependency"
+
+
+def test_reason_that_was_only_likely_is_put_right():
+    plane = Plane().start()
+    plane.submit(make_spec(), make_spec(1), scripts=["run_ms=100", "run_ms=10000"])
+    plane.run(until_ms=200)
+    plane.submit(make_spec(dependencies=(Dependency(kind=DependencyKind.AFTER_OK, job=1),)))
+    assert plane.store.rows[3].reason == "Dependency", "it is over, which the books do not know"
+    plane.run(until_ms=5_000)
+    assert plane.store.rows[3].reason == "Resources"
+
+
+@pytest.mark.parametrize(("policy", "difference"), [("fifo", -1), ("multifactor", 900)])
+def test_priorities_are_those_of_the_order(policy, difference):
+    policy = replace(named_policy(policy), qos=(Qos(name="high", priority=100), Qos(name="low", priority=10)))
+    plane = Plane(policy=policy).start()
+    plane.submit(make_spec(), scripts=["run_ms=500"])
+    plane.submit(make_spec(qos="low"), make_spec(1, qos="high"), make_spec(2, held=True))
+    found = plane.control.priorities((1, 2, 3, 4, 9))
+    assert sorted(found) == [2, 3], "the others do not wait for their turn"
+    assert found[3] - found[2] == difference
+    assert policy.name == "multifactor" or found[2] == 4_294_901_759
+    assert plane.control.job(2).order_priority == found[2]
+    assert [plane.store.rows[job].qos for job in (1, 2, 3)] == ["", "low", "high"]
+
+
 def test_requeued_job_leaves_and_starts_anew():
     plane = Plane().start()
     plane.submit(make_spec(), scripts=["run_ms=500"])

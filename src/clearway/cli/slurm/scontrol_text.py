@@ -13,6 +13,8 @@ from clearway.cli.slurm.values import (
     is_waiting,
     node_count_of,
     output_of,
+    priority_of,
+    qos_of,
     ran_ms,
     render_elapsed,
     render_exit,
@@ -47,7 +49,7 @@ def render_job(
     nodes = "" if is_waiting(job) else render_host_list(job.nodes)
     lines = [
         f"UserId={job.user}({uid}) GroupId=(null) MCS_label=N/A",
-        f"Priority={job.priority} Nice=0 Account={job.tenant} QOS=normal",
+        f"Priority={priority_of(job)} Nice=0 Account={job.tenant} QOS={qos_of(job)}",
         f"JobState={job.state.value} Reason={job.reason} Dependency=(null)",
         f"Requeue={int(job.requeue)} Restarts={job.restarts} BatchFlag=1 Reboot=0 ExitCode={render_exit(job)}",
         f"RunTime={render_elapsed(ran_ms(job, now_ms))} TimeLimit={limit} TimeMin=N/A",

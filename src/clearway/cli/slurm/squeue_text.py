@@ -15,6 +15,8 @@ from clearway.cli.slurm.values import (
     is_waiting,
     job_name_of,
     node_count_of,
+    priority_of,
+    qos_of,
     ran_ms,
     render_date,
     render_host_list,
@@ -130,8 +132,8 @@ def _sort_keys(now_ms: int) -> Mapping[str, Callable[[Line], int | str]]:
         "T": lambda line: _STATE_ORDER.index(line.job.state),
         "M": lambda line: ran_ms(line.job, now_ms),
         "D": lambda line: node_count_of(line.job),
-        "p": lambda line: line.job.priority,
-        "Q": lambda line: line.job.priority,
+        "p": lambda line: priority_of(line.job),
+        "Q": lambda line: priority_of(line.job),
         "S": lambda line: line.job.start_ms or line.job.start_planned_ms or 0,
         "V": lambda line: line.job.submit_ms,
         "e": lambda line: ends_ms(line.job) or 0,
@@ -159,9 +161,9 @@ def _identity_columns() -> tuple[Column[Line], ...]:
         Column("T", ("state",), "STATE", lambda line: line.job.state.value),
         Column("r", ("reason",), "REASON", lambda line: line.job.reason),
         Column("R", ("reasonlist",), "NODELIST(REASON)", nodes_or_reason),
-        Column("p", (), "PRIORITY", lambda line: str(line.job.priority)),
-        Column("Q", ("prioritylong",), "PRIORITY", lambda line: str(line.job.priority)),
-        Column("q", ("qos",), "QOS", lambda _line: "normal"),
+        Column("p", (), "PRIORITY", _normal_priority),
+        Column("Q", ("prioritylong",), "PRIORITY", lambda line: str(priority_of(line.job))),
+        Column("q", ("qos",), "QOS", lambda line: qos_of(line.job)),
         Column("Z", ("workdir",), "WORK_DIR", lambda line: line.job.workdir),
         Column("", ("stdout",), "STDOUT", lambda line: line.job.output),
         Column("", ("stderr",), "STDERR", lambda line: line.job.error),
@@ -211,6 +213,11 @@ def nodes_or_reason(line: Line) -> str:
     if job.state.is_final and job.reason != "None":
         return f"({job.reason})"
     return render_host_list(job.nodes)
+
+
+def _normal_priority(line: Line) -> str:
+    """As a part of the largest 32-bit number, which is how `%p` has it."""
+    return f"{priority_of(line.job) / 0xFFFF_FFFF:.14f}"
 
 
 def _held_nodes(job: JobView) -> Sequence[str]:

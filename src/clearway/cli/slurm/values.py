@@ -76,6 +76,26 @@ def gpu_text_of(job: JobView) -> str:
     return f"{job.device_milli / MILLI / job.replicas:g}"
 
 
+HELD: Final = "JobHeldUser"
+"""`ReasonCode.HELD`, whose module would cost quick commands an import."""
+
+QOS_DEFAULT: Final = "normal"
+"""Slurm's name for what a job gets that names no QOS."""
+
+
+def qos_of(job: JobView) -> str:
+    """The name of its QOS."""
+    return job.qos or QOS_DEFAULT
+
+
+def priority_of(job: JobView) -> int:
+    """What the order makes of it, as far as that is known; held jobs have 0, and no others, as in Slurm."""
+    if job.order_priority is not None:
+        return job.order_priority
+    is_held = job.state is JobState.REQUEUE_HOLD or (job.state is JobState.PENDING and job.reason == HELD)
+    return 0 if is_held else max(job.priority, 1)
+
+
 def output_of(job: JobView) -> str:
     """The file that the job writes to, by the pattern that it gave or Slurm's default, in its work folder."""
     pattern = job.output or ("slurm-%j.out" if job.array is None else "slurm-%A_%a.out")
