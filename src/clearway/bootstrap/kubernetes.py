@@ -112,7 +112,9 @@ class Pods:
         with self.backend.lock:
             for view in views:
                 origin = runs[view.id].origin
-                if origin and view.id not in book.jobs:
+                if not origin:
+                    book.release_own(self.backend.now_ms, view.id, view.message)
+                elif view.id not in book.jobs:
                     book.restore(self.backend.now_ms, view.id, origin, view.replicas, view.message)
         control.subscribe(self._take_notice)
         Intake(self.backend, control, tenants).begin()

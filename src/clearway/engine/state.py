@@ -35,6 +35,7 @@ from clearway.engine.box import (
     make_door,
 )
 from clearway.engine.claims import claim_entry, unclaim_entry
+from clearway.engine.closed import close_nodes
 from clearway.engine.collective import distinct_levels
 from clearway.engine.dependencies import Dependencies
 from clearway.engine.hold import settle_running_entry
@@ -71,11 +72,15 @@ from clearway.model.events import (
     DeviceDown,
     DeviceUp,
     Event,
+    JobBounded,
+    JobPreparing,
     LinksSet,
     NodeAdded,
     NodeChanged,
+    NodeClosed,
     NodeDown,
     NodeDrained,
+    NodeOpened,
     NodeUp,
     PowerBudgetSet,
     QueueRemoved,
@@ -110,12 +115,13 @@ class ClusterState:
     """The box. Public attributes are for reading; only `apply` changes them.
 
     jobs: those that have not ended, by id. claims: devices kept for waiting jobs, by job row. caps: watts of each
-    device of a node, by node index, where they are limited. budgets, budgeted: how many replicas may still leave
-    for others, by budget, and by running job the budgets in which it counts, see `BudgetsChanged`. bounded: as they
-    were submitted, the jobs that may have fewer replicas now. link_speeds: by level, where they are known. version:
-    number of applied events. fresh: rows of waiting jobs that have no place in `order` yet. capacity_grew: since
-    the last decision something was given back, or came up, so that jobs that could not start then may start now.
-    waiting_changed: a waiting job came to be blocked by what another did, so that those behind it may be looked at.
+    device of a node, by node index, where they are limited. closed: by user, nodes kept from him, and why. budgets,
+    budgeted: how many replicas may still leave for others, by budget, and by running job the budgets in which it
+    counts, see `BudgetsChanged`. bounded: as they were submitted, the jobs that may have fewer replicas now.
+    link_speeds: by level, where they are known. version: number of applied events. fresh: rows of waiting jobs that
+    have no place in `order` yet. capacity_grew: since the last decision something was given back, or came up, so that
+    jobs that could not start then may start now. waiting_changed: a waiting job came to be blocked by what another did,
+    so that those behind it may be looked at.
     """
 
     def __init__(self, policy: Policy, run_times: RunTimes | None = None) -> None:
@@ -135,6 +141,7 @@ class ClusterState:
         self.bounded: dict[JobId, JobSpec] = {}
         self.budgeted: dict[JobId, tuple[tuple[str, int], ...]] = {}
         self.power_budget_watts: int | None = None
+        self.closed: dict[str, dict[str, str]] = {}
         self.link_speeds: dict[str, LinkSpec] = {}
         self.fresh: list[int] = []
         self.to_stop: list[JobId] = []
@@ -168,6 +175,8 @@ class ClusterState:
             NodeDown: self._on_node_down,
             NodeUp: self._on_node_up,
             NodeDrained: self._on_node_drained,
+            NodeClosed: self._on_node_closed,
+            NodeOpened: self._on_node_opened,
             DeviceDown: self._on_device,
             DeviceUp: self._on_device,
             QueueSet: self._on_queue_set,
@@ -180,6 +189,7 @@ class ClusterState:
             LinksSet: self._on_links,
             TimerFired: self._on_nothing,
             SubmissionAccepted: self._on_nothing,
+            JobPreparing: self._on_nothing,
             ControlStarted: self._on_control_started,
             **self._lifecycle.handlers,
         }
@@ -264,6 +274,13 @@ class ClusterState:
         self.inventory.is_drained[node] = True
         self._set_node(event.node, is_up=self.inventory.is_up[node])
 
+    def _on_node_closed(self, event: NodeClosed) -> None:
+        close_nodes(self, event.user, {**self.closed.get(event.user, {}), event.node: event.reason})
+
+    def _on_node_opened(self, event: NodeOpened) -> None:
+        nodes = self.closed.get(event.user, {})
+        close_nodes(self, event.user, {name: why for name, why in nodes.items() if name != event.node})
+
     def _set_node(self, name: str, *, is_up: bool) -> None:
         node = self.inventory.index(name)
         self.inventory.is_up[node] = is_up
@@ -339,11 +356,13 @@ class ClusterState:
         self.capacity_grew = True
 
     def _on_control_started(self, _event: ControlStarted) -> None:
-        """Who carries out what it decides says anew what budgets there are."""
+        """Who carries out what it decides says anew what budgets and bounds there are."""
         self.budgets.clear()
         self.budgeted.clear()
+        for job, spec in list(self.bounded.items()):
+            self._lifecycle.on_bounded(JobBounded(self.now_ms, job, spec.replicas_max))
 
-    def _on_nothing(self, event: TimerFired | SubmissionAccepted) -> None:
+    def _on_nothing(self, event: TimerFired | SubmissionAccepted | JobPreparing) -> None:
         """Time itself is taken from the event by `apply`; the rest of it is for drivers."""
 
     # --- claims ------------------------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ from clearway.adapters.kubernetes.runs import (
     End,
     Evict,
     Follow,
+    Inquire,
     Launch,
     Place,
     Refuse,
@@ -44,9 +45,10 @@ from clearway.adapters.kubernetes.runs import (
     Unclaim,
     Unpark,
 )
-from clearway.adapters.kubernetes.scaling import scale_job, unpark_job
+from clearway.adapters.kubernetes.scaling import find_refusal, scale_job, unpark_job
 from clearway.adapters.kubernetes.shares import PHASE
 from clearway.adapters.kubernetes.sharing import Sharing
+from clearway.adapters.kubernetes.watching import NODES, OTHERS, PODS, make_takers
 from clearway.model.cluster import NodeSpec
 from clearway.model.errors import InputError, InternalError
 from clearway.model.events import Event
@@ -57,22 +59,6 @@ from clearway.model.runs import RunSpec
 from clearway.ports.backend import BackendCommand, Holding, World
 
 log = logging.getLogger(__name__)
-
-NODES: Final = "/api/v1/nodes"
-PODS: Final = "/api/v1/pods"
-OTHERS: Final = (
-    "/api/v1/namespaces",
-    "/api/v1/persistentvolumeclaims",
-    "/api/v1/persistentvolumes",
-    "/apis/storage.k8s.io/v1/storageclasses",
-    "/apis/storage.k8s.io/v1/csinodes",
-    "/apis/resource.k8s.io/v1/deviceclasses",
-    "/apis/resource.k8s.io/v1/resourceslices",
-    "/apis/resource.k8s.io/v1/resourceclaims",
-    "/apis/policy/v1/poddisruptionbudgets",
-    "/api/v1/resourcequotas",
-)
-"""Objects that say something about pods and nodes; who may not read them does without, and says so in its log."""
 
 REFUSED_S: Final = 1.0
 """Pause after a call that the API server refused: what it was about is looked at anew, and may come to the same."""
@@ -278,7 +264,7 @@ class KubernetesBackend:
                 group.create_task(self.reasons.tell_bound(lambda: self._binding.is_idle))
                 group.create_task(self._sharing.look_for_binder(self._changed))
                 for path in OTHERS:
-                    group.create_task(self._follow(path, *self._takers_of(path)))
+                    group.create_task(self._follow(path, *make_takers(path, self.lock, self._put_other)))
         finally:
             for task in list(self._tasks):
                 task.cancel()
@@ -338,33 +324,13 @@ class KubernetesBackend:
                 log.info("%s", error)
                 pause_s = await rest(max(pause_s, error.retry_after_s))
 
-    def _takers_of(self, path: str) -> tuple[Callable[[list[Json]], None], Callable[[Change], None]]:
-        """How lists and changes of objects are taken in that only say something about pods and nodes."""
-        kind = path.rpartition("/")[2]
-        known: dict[str, Json] = {}
-
-        def take_list(items: list[Json]) -> None:
-            there = {data["metadata"]["uid"] for data in items}
-            with self.lock:
-                for uid in [uid for uid in known if uid not in there]:
-                    self.book.put_other(kind, known.pop(uid), is_gone=True)
-                for data in items:
-                    take(Change("ADDED", data, ""))
-
-        def take(change: Change) -> None:
-            uid, is_gone = change.data["metadata"]["uid"], change.kind == "DELETED"
-            if is_gone:
-                known.pop(uid, None)
-            else:
-                known[uid] = change.data
-            try:
-                self.book.put_other(kind, change.data, is_gone=is_gone)
-            except UnreadableError as error:
-                log.warning("left out: %s", error)
-            except Exception:  # about this object alone
-                self._note_fault(kind, change.data)
-
-        return take_list, take
+    def _put_other(self, kind: str, change: Change) -> None:
+        try:
+            self.book.put_other(kind, change.data, is_gone=change.kind == "DELETED")
+        except UnreadableError as error:
+            log.warning("left out: %s", error)
+        except Exception:  # about this object alone
+            self._note_fault(kind, change.data)
 
     def _take_nodes(self, items: list[Json]) -> None:
         names = set()
@@ -511,6 +477,8 @@ class KubernetesBackend:
                 await self.reasons.tell(pod, message)
             case Launch() | End():
                 self._own_jobs.ask(action)
+            case Inquire():
+                await self._inquire(action)
             case Follow(job, pod):
                 await self._logs.follow(job, pod)
                 with self.lock:
@@ -549,6 +517,12 @@ class KubernetesBackend:
             log.warning("job %d: %s", scale.job, refusal)
             with self.lock:
                 self.book.refuse_scale(self.now_ms, scale.job, refusal)
+            self._changed()
+
+    async def _inquire(self, about: Inquire) -> None:
+        if refusal := await find_refusal(self._client, about):
+            with self.lock:
+                self.book.note_refusal(self.now_ms, about.job, about.generation, refusal)
             self._changed()
 
     # --- what became of submitted jobs, in the backend's thread ---------------------------------------------------

@@ -17,6 +17,7 @@ restart, a list after a cut watch and a watch that never broke lead to the same.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from clearway.adapters.kubernetes.allowing import Allowing
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.convoys import gang_key, is_mixed
 from clearway.adapters.kubernetes.entries import Wants
@@ -26,7 +27,7 @@ from clearway.adapters.kubernetes.gangs import single_of
 from clearway.adapters.kubernetes.guard import BROKEN
 from clearway.adapters.kubernetes.jobs import make_arrival
 from clearway.adapters.kubernetes.manifests import OwnJob
-from clearway.adapters.kubernetes.recovering import NOT_WHOLE, Recovering
+from clearway.adapters.kubernetes.recovering import NOT_WHOLE
 from clearway.adapters.kubernetes.runs import (
     KILLED,
     Arrival,
@@ -64,7 +65,7 @@ WRITERS = (PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED)
 """Phases of pods that may have written something."""
 
 
-class Book(Recovering):
+class Book(Allowing):
     """All pods, groups and runs. Not safe for several threads: its owner holds a lock."""
 
     def __init__(self, config: KubernetesConfig) -> None:
@@ -128,6 +129,8 @@ class Book(Recovering):
         pods = self.waiting(bundle)[: len(places)]
         if own is not None:
             bundle.own, bundle.size, pods = own, len(places), []
+            if self._is_refused(now_ms, bundle, own, len(places)):
+                return
             self._actions.append(Launch(own, len(places)))
         elif self._is_elastic(bundle) and pods:
             pods = self._scale(bundle, job, pods, len(places))
@@ -210,12 +213,14 @@ class Book(Recovering):
         if self._models_seen != self.nodes.models.version:
             self._models_seen = self.nodes.models.version
             self.touch_all()
+        self._regard_quotas(now_ms)
         dirty, self._dirty = self._dirty, {}
         for key in dirty:
             bundle = self.bundles.get(key)
             if bundle is not None:
                 self._judge(now_ms, bundle, self._settle)
                 self._note_disruptions(bundle)
+                self._judge(now_ms, bundle, self._bound_elastic)
         self.nodes.sweep(self._find_wanted)
         early, self._events = self._events, []
         return [*self.nodes.tell(now_ms, is_first=is_first), *early, *self.disruptions.tell(now_ms)]
@@ -247,6 +252,7 @@ class Book(Recovering):
             if bundle is None or run is None or (run.limit_ms is None and run.phase is not RunPhase.STARTING):
                 del self._limited[job]
             elif run.phase is RunPhase.STARTING:
+                self._inquire(now_ms, bundle, run)
                 if (
                     (bundle.own or run.is_known)
                     and now_ms > run.since_ms + self._config.replace_ms
@@ -279,6 +285,7 @@ class Book(Recovering):
     def _settle_waiting(self, now_ms: int, bundle: Bundle) -> None:
         pods = self.waiting(bundle)
         if bundle.own is not None:
+            self._try_again(now_ms, bundle)
             return
         if any(pod.devices or pod.device_claims for pod in pods) and self._await_devices(now_ms, bundle, pods):
             return
@@ -446,7 +453,10 @@ class Book(Recovering):
             self._go_on(now_ms, bundle, run, run.next_slots)
             return
         stopped = JobStopped(now_ms, run.job, run.generation, run.cause, bundle.saved_ms, run.reason)
-        if bundle.own is not None:
+        if run.is_refused:
+            self._events.append(stopped)
+            self._hold_refused(now_ms, bundle, run.job, run.reason)
+        elif bundle.own is not None:
             self._events.append(stopped)
         elif len(self.waiting(bundle)) < bundle.size:
             self._hold(now_ms, bundle, stopped)

@@ -76,7 +76,7 @@ done
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnJob:
     """A Job of Clearway's own making. manifest: as it is created. interval_ms: of its checkpoints, 0 = none.
-    replicas: as many as its user asked for."""
+    replicas: as many as its user asked for; replicas_min, replicas_max: of an elastic job, 0 = it is none."""
 
     job: JobId
     namespace: str
@@ -84,6 +84,8 @@ class OwnJob:
     manifest: Json
     interval_ms: int = 0
     replicas: int = 1
+    replicas_min: int = 0
+    replicas_max: int = 0
 
 
 def namespace_of(tenant: TenantName) -> str:
@@ -144,6 +146,8 @@ def make_own_job(spec: JobSpec, run: RunSpec, resource: str, scheduler: str, sha
         manifest=manifest,
         interval_ms=interval_ms,
         replicas=spec.replicas,
+        replicas_min=0 if spec.elastic is None else spec.elastic.replicas_min,
+        replicas_max=0 if spec.elastic is None else spec.elastic.replicas_max,
     )
 
 

@@ -27,6 +27,7 @@ class Placing(Sightings):
         self.jobs: dict[JobId, Bundle] = {}
         self._generations: dict[JobId, int] = {}
         self._limited: dict[JobId, None] = {}
+        self._bounds: dict[JobId, int] = {}
         self._events: list[Event] = []
         self._arrivals: list[Arrival] = []
 
@@ -255,6 +256,7 @@ class Placing(Sightings):
             self.jobs.pop(bundle.job, None)
             self._generations.pop(bundle.job, None)
             self.disruptions.forget(bundle.job)
+            self._bounds.pop(bundle.job, None)
         bundle.job, bundle.key, bundle.is_held, bundle.refused = None, "", False, ""
         if bundle.own is None:
             self._dirty[bundle.group.key] = None

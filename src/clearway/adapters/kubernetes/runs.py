@@ -106,8 +106,19 @@ class Follow:
     pod: PodFacts
 
 
+@dataclass(frozen=True, slots=True)
+class Inquire:
+    """Look up why a Job does not make all of its pods, for this run of this job; since_ms: when it was told to."""
+
+    job: JobId
+    generation: int
+    namespace: str
+    name: str
+    since_ms: int
+
+
 OwnAction = Launch | End
-Action = Bind | Evict | Scale | Unpark | Unclaim | Refuse | OwnAction | Follow
+Action = Bind | Evict | Scale | Unpark | Unclaim | Refuse | OwnAction | Follow | Inquire
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +158,7 @@ class Run:
     next_slots: where it goes on as soon as it has left, None = nowhere. is_known: the engine takes it to run already.
     started_ms: when it began to run; None = not yet. crowds: in which each replica counts for the engine.
     pending: of a part of a convoy, bindings that wait until all parts have places. is_parked: its elastic Job was told
-    to let its pods go."""
+    to let its pods go. inquired_ms: when it was last looked up why its pods do not come. is_refused: they may not."""
 
     job: JobId
     generation: int
@@ -170,6 +181,8 @@ class Run:
     crowds: tuple[str, ...] = ()
     pending: list[Bind] = field(default_factory=list)
     is_parked: bool = False
+    inquired_ms: int = 0
+    is_refused: bool = False
 
 
 @dataclass(slots=True)

@@ -16,6 +16,8 @@ from clearway.adapters.kubernetes.facts import PodFacts
 from clearway.adapters.kubernetes.gangs import Group, Source, group_of, single_of
 from clearway.adapters.kubernetes.guard import BROKEN
 from clearway.adapters.kubernetes.nodes import Nodes
+from clearway.adapters.kubernetes.quotas import KIND as QUOTAS
+from clearway.adapters.kubernetes.quotas import Quotas
 from clearway.adapters.kubernetes.runs import Action, Bundle, Refuse, RunPhase
 
 SIZES_MAX = 20_000
@@ -29,6 +31,7 @@ class Sightings:
         self.nodes = Nodes(config)
         self.guard = self.nodes.guard
         self.disruptions = Disruptions()
+        self.quotas = Quotas()
         self.pods: dict[str, PodFacts] = {}
         self.bundles: dict[str, Bundle] = {}
         self._config = config
@@ -114,6 +117,9 @@ class Sightings:
         """A namespace, or an object that says something of volumes or devices, was seen, or is gone."""
         if kind == "namespaces":
             self.nodes.society.put_space(data["metadata"]["name"], data["metadata"].get("labels") or {})
+            return
+        if kind == QUOTAS:
+            self.quotas.put(data, is_gone=is_gone)
             return
         if kind == DISRUPTIONS:
             self._touch_space(self.disruptions.put(data, is_gone=is_gone))
