@@ -26,7 +26,7 @@ def quota(cluster):
     """Sets the quota of the namespace; gone after the test."""
 
     def put(**hard):
-        hard = {name.replace("gpus", GPU).replace("disk", "requests.ephemeral-storage"): n for name, n in hard.items()}
+        hard = {name.replace("gpus", GPU).replace("cpu_limits", "limits.cpu"): n for name, n in hard.items()}
         body = {"metadata": {"name": "q"}, "spec": {"hard": hard}}
         is_there = cluster.http.get(f"{QUOTAS}/q").status_code == 200
         cluster.call("PUT" if is_there else "POST", f"{QUOTAS}/q" if is_there else QUOTAS, body)
@@ -67,11 +67,11 @@ def test_submitted_job_waits_with_the_quota_as_its_reason_and_starts_when_it_is_
 @pytest.mark.slow
 def test_what_the_api_server_says_of_pods_that_it_refuses_is_why_their_job_waits(cluster, process, quota):
     cluster.add_node("n1", gpus=8)
-    quota(disk="1Gi")  # who counts disk refuses pods that do not say how much they want
+    quota(cpu_limits="8")  # whoever counts them refuses pods that have none
     with process.client() as client:
         number = submit(client, replicas=2)
         until(
-            "its words as the reason", lambda: "must specify requests.ephemeral-storage" in reasons(client, number), 90
+            "its words as the reason", lambda: "must specify limits.cpu" in reasons(client, number), 90
         )
         assert "the API server does not let its pods be made" in reasons(client, number)
         client.cancel([number])
