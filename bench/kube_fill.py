@@ -10,11 +10,11 @@ counted beside, not among those that are given out.
 
 import asyncio
 import os
+import statistics
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -23,16 +23,17 @@ from bench.figures import Figure
 from bench.kube_lab import (
     CLEARWAY,
     KUBE_SCHEDULER,
-    NODES,
     PATIENCE_S,
     PODS,
     SCHEDULERS,
     Api,
     Body,
+    Lab,
+    compare_schedulers,
     find_programs,
     make_node,
     make_pod,
-    running_cluster,
+    measure_in_cluster,
 )
 from bench.worlds import TRACES
 from clearway.model.cluster import NodeSpec
@@ -41,7 +42,7 @@ from clearway.model.units import MIB
 from clearway.sim.traces.openb import read_openb
 
 SCALE: Final = int(os.environ.get("BENCH_KUBERNETES_SCALE", "8"))
-SEEDS: Final = tuple(int(one) for one in os.environ.get("BENCH_KUBERNETES_SEEDS", "1").split(","))
+SEEDS: Final = tuple(int(one) for one in os.environ.get("BENCH_KUBERNETES_SEEDS", "1,2,3").split(","))
 LISTS: Final = tuple(os.environ.get("BENCH_KUBERNETES_LISTS", "default,multigpu50").split(","))
 FOLDER: Final = TRACES / "alibaba-gpu-v2023"
 GANG: Final = 4
@@ -76,14 +77,13 @@ def _measure_list(name: str, *, has_gangs: bool) -> Iterator[Figure]:
     assert workload.cluster is not None
     nodes = [node for node in workload.cluster.nodes if node.device_count][::SCALE]
     total = sum(node.device_count for node in nodes)
-    results: dict[str, list[Filled]] = {}
-    for seed in SEEDS:
-        requests = draw([job.spec.request for job in workload.jobs], total, seed)
-        for who in SCHEDULERS:
-            with running_cluster("--leases", "400") as (folder, kubeconfig):
-                found = asyncio.run(_fill(folder, kubeconfig, who, nodes, requests, has_gangs=has_gangs))
-            results.setdefault(who, []).append(found)
-    yield from _make_figures(f"openb {name}{', gangs' if has_gangs else ''}", total * len(SEEDS), results)
+    asked = [job.spec.request for job in workload.jobs]
+
+    async def measure(lab: Lab) -> list[dict[str, Filled]]:
+        return [await _fill_by_turns(lab, draw(asked, total, seed), has_gangs=has_gangs) for seed in SEEDS]
+
+    found = measure_in_cluster(map(_describe, nodes), measure)
+    yield from _make_figures(f"openb {name}{', gangs' if has_gangs else ''}", total, found)
 
 
 def draw(requests: Sequence[Request], gpus: int, seed: int) -> list[Request]:
@@ -98,18 +98,14 @@ def draw(requests: Sequence[Request], gpus: int, seed: int) -> list[Request]:
     return drawn
 
 
-async def _fill(
-    folder: Path, kubeconfig: Path, who: str, nodes: Sequence[NodeSpec], requests: Sequence[Request], *, has_gangs: bool
-) -> Filled:
-    api = Api(kubeconfig)
-    await api.post_all((NODES, _describe(node)) for node in nodes)
-    around = SCHEDULERS[who](folder, kubeconfig)
-    await asyncio.to_thread(around.__enter__)
-    try:
-        await api.post_all((PODS, pod) for pod in _make_pods(requests, who, has_gangs=has_gangs))
-        return _count(await _await_quiet(api))
-    finally:
-        await asyncio.to_thread(around.__exit__, None, None, None)
+async def _fill_by_turns(lab: Lab, requests: Sequence[Request], *, has_gangs: bool) -> dict[str, Filled]:
+    """What each scheduler gives out of the same draw."""
+    found: dict[str, Filled] = {}
+    for who in SCHEDULERS:
+        async with lab.scheduling(who):
+            await lab.api.add_pods(_make_pods(requests, who, has_gangs=has_gangs))
+            found[who] = _count(await _await_quiet(lab.api))
+    return found
 
 
 def _describe(node: NodeSpec) -> Body:
@@ -166,23 +162,20 @@ def _gang_of(pod: Body) -> str:
     return str((pod["metadata"].get("annotations") or {}).get("clearway.io/gang", ""))
 
 
-def _make_figures(name: str, total: int, results: dict[str, list[Filled]]) -> Iterator[Figure]:
-    ours, theirs = [sum(one.gpus for one in results[who]) for who in (CLEARWAY, KUBE_SCHEDULER)]
-    yield Figure(
-        name=f"GPUs given out when full, {name}, of {total:,}",
-        value=ours,
-        unit="GPUs",
-        baseline=f"kube-scheduler {theirs:,}",
-        ratio=ours / theirs,
-    )
-    halves = {who: sum(one.halves for one in found) for who, found in results.items()}
-    halved = sum(one.halved for one in results[KUBE_SCHEDULER])
+def _make_figures(name: str, total: int, found: Sequence[dict[str, Filled]]) -> Iterator[Figure]:
+    what = f"GPUs given out when full, {name}, of {total:,}"
+    for seed, one in zip(SEEDS, found, strict=True):
+        yield compare_schedulers(f"{what}, draw {seed}", "GPUs", one[CLEARWAY].gpus, one[KUBE_SCHEDULER].gpus)
+    ours, theirs = (statistics.mean(one[who].gpus for one in found) for who in (CLEARWAY, KUBE_SCHEDULER))
+    yield compare_schedulers(f"{what}, mean of {len(found)} draws", "GPUs", ours, theirs, digits=1)
     if "gangs" in name:
+        halves, their_halves = (sum(one[who].halves for one in found) for who in (CLEARWAY, KUBE_SCHEDULER))
+        halved = sum(one[KUBE_SCHEDULER].halved for one in found)
         yield Figure(
-            name=f"gangs bound by halves, {name}",
-            value=halves[CLEARWAY],
+            name=f"gangs bound by halves, {name}, {len(found)} draws",
+            value=halves,
             unit="gangs",
             bar=0,
             is_rate=False,
-            baseline=f"kube-scheduler {halves[KUBE_SCHEDULER]}, on {halved} GPUs",
+            baseline=f"kube-scheduler {their_halves}, on {halved} GPUs",
         )

@@ -13,12 +13,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import aiohttp
 import yaml
+
+from bench.figures import Figure
 
 SCRIPTS: Final = Path(__file__).parents[1] / "scripts" / "kubernetes"
 CONNECTIONS: Final = 32
@@ -27,6 +30,10 @@ NODES: Final = "/api/v1/nodes"
 PODS: Final = "/api/v1/namespaces/default/pods"
 TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 KIB: Final = 1024
+RATIO_OF_MIN: Final = 1e-3
+"""What less than this is taken for in a ratio."""
+
+ValueT = TypeVar("ValueT")
 
 Body = Mapping[str, Any]
 
@@ -66,6 +73,14 @@ class Api:
                     await asyncio.sleep(pace_s)
         return made
 
+    async def add_nodes(self, nodes: Iterable[Body]) -> None:
+        """Make these nodes."""
+        await self.post_all((NODES, node) for node in nodes)
+
+    async def add_pods(self, pods: Iterable[Body], pace_s: float = 0.0) -> dict[str, float]:
+        """Make these pods, one each `pace_s`; returns when each was made, by uid."""
+        return await self.post_all(((PODS, pod) for pod in pods), pace_s)
+
     async def list(self, path: str) -> list[dict[str, Any]]:
         async with self.session() as session, session.get(path) as response:
             return list((await response.json())["items"])
@@ -80,7 +95,7 @@ class Api:
                     if not (await response.json())["items"]:
                         return
 
-    async def await_bound(self, count: int) -> dict[str, float]:
+    async def await_bound(self, count: int, on_first: Callable[[], None] = lambda: None) -> dict[str, float]:
         """When each of `count` pods was seen bound, by uid. A server may end a watch; the next begins with what is."""
         seen: dict[str, float] = {}
         query = {"watch": "1", "timeoutSeconds": str(int(PATIENCE_S))}
@@ -90,6 +105,8 @@ class Api:
                     async for line in response.content:
                         pod = json.loads(line)["object"]
                         if pod["spec"].get("nodeName"):
+                            if not seen:
+                                on_first()
                             seen.setdefault(pod["metadata"]["uid"], time.perf_counter())
                             if len(seen) == count:
                                 break
@@ -193,6 +210,46 @@ CLEARWAY: Final = "clearway"
 KUBE_SCHEDULER: Final = "default-scheduler"
 SCHEDULERS: Final = {CLEARWAY: running_clearway, KUBE_SCHEDULER: running_kube_scheduler}
 """By the name that pods give in `schedulerName`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """A cluster in which schedulers take turns. folder: of its logs and process ids."""
+
+    api: Api
+    folder: Path
+    kubeconfig: Path
+
+    @contextlib.asynccontextmanager
+    async def scheduling(self, who: str) -> AsyncIterator[int]:
+        """One of the schedulers runs: its process id. Afterwards there are no pods."""
+        around = SCHEDULERS[who](self.folder, self.kubeconfig)
+        pid = await asyncio.to_thread(around.__enter__)
+        try:
+            yield pid
+        finally:
+            await asyncio.to_thread(around.__exit__, None, None, None)
+            await self.api.delete_pods()
+
+
+def measure_in_cluster(nodes: Iterable[Body], measure: Callable[[Lab], Coroutine[Any, Any, ValueT]]) -> ValueT:
+    """What `measure` gives in a cluster with these nodes."""
+
+    async def measure_here(lab: Lab) -> ValueT:
+        await lab.api.add_nodes(nodes)
+        return await measure(lab)
+
+    with running_cluster("--leases", "400") as (folder, kubeconfig):
+        return asyncio.run(measure_here(Lab(Api(kubeconfig), folder, kubeconfig)))
+
+
+def compare_schedulers(
+    name: str, unit: str, ours: float, theirs: float, *, is_rate: bool = True, digits: int = 0, said: str = ""
+) -> Figure:
+    """Clearway's number with kube-scheduler's. digits: of the latter that are shown. said: more about it."""
+    ratio = ours / theirs if is_rate else theirs / max(ours, RATIO_OF_MIN)
+    baseline = f"kube-scheduler {theirs:,.{digits}f} {unit}{said}"
+    return Figure(name=name, value=ours, unit=unit, is_rate=is_rate, baseline=baseline, ratio=ratio)
 
 
 def cpu_s(pid: int) -> float:

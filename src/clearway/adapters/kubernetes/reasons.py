@@ -26,6 +26,10 @@ TOLD_MAX: Final = 100_000
 BOUND_MAX: Final = 10_000
 """Events about bindings that wait to be written; where there are more, the oldest are never written."""
 
+RESTS: Final = 2.0
+"""How many times as long as an event took it is waited before the next one: pods that come meanwhile find the API
+server busy with a third of one call at the most."""
+
 QUIET_S: Final = 0.5
 """Pause before events are written: one costs the API server more than a binding, so they wait until a burst is over."""
 
@@ -53,10 +57,12 @@ class Reasons:
             while self._bound and is_idle():
                 pod, node = self._bound.popleft()
                 note = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
+                begun_ns = time.monotonic_ns()
                 try:
                     await self._client.post(_events_of(pod), self._event(pod, note, "Scheduled"))
                 except (ApiError, UnreachableError) as error:
                     log.debug("pod %s/%s: %s", pod.namespace, pod.name, error)
+                await asyncio.sleep(RESTS * (time.monotonic_ns() - begun_ns) / 1e9)
             if not self._bound:
                 self._some.clear()
 
