@@ -116,6 +116,7 @@ class LiveRun:
             queues=(*queues, *missing_queues(self.jobs, queues)),
             tenants=(*tenants, *missing_tenants(self.jobs, tenants)),
             power_budget_watts=cluster.power_budget_watts,
+            links=cluster.links,
             settings=ControlSettings(guard=GuardSettings(retries_max=0)),
             decision_log=self.lines.append,
         )

@@ -251,6 +251,7 @@ def start_control_plane(request: UpRequest, progress: Callable[[int, int], None]
             queues=site.queues,
             tenants=site.tenants,
             power_budget_watts=config.power_budget_watts,
+            links=config.links,
             settings=ControlSettings(guard=guard_of(config), paces_starts=pods is None),
             snapshots=snapshots_of(places, store.reader),
         )
@@ -441,6 +442,7 @@ def _note_unchanged(before: Config, after: Config) -> list[str]:
         "visible_devices",
         "cluster",
         "kill_wait_ms",
+        "links",
         "power_budget_watts",
         "retries",
         "log_level",

@@ -37,7 +37,7 @@ def top(
             write_json(session, encode_scene(fetch_scene(client)), json_target)
         elif svg is not None:
             write_svg(session, fetch_scene(client), svg)
-        elif is_once or not session.screen.is_terminal:
+        elif is_once or not session.screen.file.isatty():  # FORCE_COLOR makes no terminal of a pipe
             from clearway.cli.show_top import draw_scene
 
             session.screen.print(draw_scene(session, fetch_scene(client)))

@@ -114,10 +114,10 @@ def _show_groups(session: Session, title: str, groups: tuple[GroupMetrics, ...])
     show_table(session, title, table)
 
 
-def show_comparison(session: Session, comparison: Comparison) -> None:
-    """One row per policy; the best of each column is bold and has a star."""
+def show_comparison(session: Session, comparison: Comparison, title: str = "") -> None:
+    """One row per policy; the best of each column is bold and has a star. title: instead of workload and cluster."""
     first = comparison.first_runs[0]
-    title = session.say(
+    title = title or session.say(
         "{workload} on {cluster}, {count} seed(s); * best of the column",
         workload=first.result.workload,
         cluster=first.result.cluster,

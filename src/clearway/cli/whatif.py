@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 ROWS_MAX = 20
 """Waiting jobs on the screen; all are in the JSON."""
 
+AT_ONCE_MS = 1_000
+"""What the twin starts sooner would start in the next decision."""
+
 
 def whatif(
     context: typer.Context,
@@ -42,7 +45,8 @@ def whatif(
     note_compiling(session)
     with session.progress("Looking ahead under {count} policies", count=policies.count(",") + 1) as progress:
         outlook = look_ahead(found, policies, cluster, progress)
-    finish_with(session, lambda: _as_json(outlook), json_target, lambda: _show(session, outlook))
+    source = "" if snapshot is None else str(snapshot)
+    finish_with(session, lambda: _as_json(outlook), json_target, lambda: _show(session, outlook, source))
 
 
 def _as_json(outlook: "Outlook") -> dict[str, object]:
@@ -63,18 +67,29 @@ def _as_json(outlook: "Outlook") -> dict[str, object]:
     return {"waiting": waiting, "policies": comparison_as_json(outlook.comparison)["policies"]}
 
 
-def _show(session: Session, outlook: "Outlook") -> None:
-    from clearway.cli.figures import MISSING, render_duration
+def _show(session: Session, outlook: "Outlook", source: str) -> None:
+    """source: the file that the snapshot comes from; "" = it is of now."""
     from clearway.cli.show_runs import show_comparison
     from clearway.cli.tables import add_row, make_table, show_table
 
     names = outlook.comparison.request.policies
     table = make_table(session, ("Job", "Name", "User", *names))
     for one in outlook.waiting[:ROWS_MAX]:
-        starts = [MISSING if start is None else render_duration(start / 1_000) for start in one.starts_ms]
+        starts = [_render_start(session, start) for start in one.starts_ms]
         add_row(table, (str(one.job), one.name, one.user, *starts))
     if outlook.waiting:
         show_table(session, session.translate("How long until what waits would start"), table)
     if len(outlook.waiting) > ROWS_MAX:
         session.note("{count} more in the JSON", count=len(outlook.waiting) - ROWS_MAX)
-    show_comparison(session, outlook.comparison)
+    begin = session.translate("now") if not source else source
+    title = session.say("All jobs, from {begin} until the last has ended; * best of the column", begin=begin)
+    show_comparison(session, outlook.comparison, title)
+
+
+def _render_start(session: Session, start_ms: int | None) -> str:
+    """How long until a job starts."""
+    from clearway.cli.figures import MISSING, render_duration
+
+    if start_ms is None:
+        return MISSING
+    return session.translate("at once") if start_ms < AT_ONCE_MS else render_duration(start_ms / 1_000)

@@ -15,7 +15,7 @@ from clearway.engine.state import ClusterState
 from clearway.engine.tables import DEVICE_HEALTHY
 from clearway.live.books import Books
 from clearway.live.views import Places
-from clearway.model.cluster import NodeSpec, QueueSpec, TenantSpec, added_groups
+from clearway.model.cluster import LinkSpec, NodeSpec, QueueSpec, TenantSpec, added_groups
 from clearway.model.errors import InputError
 from clearway.model.events import (
     DeviceDown,
@@ -23,6 +23,7 @@ from clearway.model.events import (
     Event,
     JobFinished,
     JobStopped,
+    LinksSet,
     NodeAdded,
     NodeChanged,
     NodeDown,
@@ -37,6 +38,9 @@ from clearway.model.jobs import StopCause
 
 MEMORY_PERCENT: Final = 2
 """A machine's memory as its kernel counts it differs by this much from boot to boot: nothing that need be told."""
+
+LinkSpeeds = tuple[tuple[str, LinkSpec], ...]
+"""By level, from narrow to wide; () = not known."""
 
 GONE: Final = "the node was not found when the control plane started"
 MISSING: Final = "the device was not found when the control plane started"
@@ -54,10 +58,12 @@ def site_events(
     yield from (TenantSet(now_ms, tenant) for tenant in tenants if known_tenants.get(tenant.name) != tenant)
 
 
-def power_events(now_ms: int, state: ClusterState, watts: int | None) -> Iterator[Event]:
-    """The budget of the site, where it is not yet what it is to be."""
+def hardware_events(now_ms: int, state: ClusterState, watts: int | None, links: LinkSpeeds) -> Iterator[Event]:
+    """The power budget of the site, and what is known of its links, where they are not yet what they are to be."""
     if state.power_budget_watts != watts:
         yield PowerBudgetSet(now_ms, watts)
+    if state.link_speeds != dict(links):
+        yield LinksSet(now_ms, links)
 
 
 def node_events(

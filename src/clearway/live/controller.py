@@ -25,7 +25,7 @@ from clearway.engine.policy import Policy
 from clearway.forecast.runtime import RuntimeHistory
 from clearway.kernel import Kernel
 from clearway.kernel.decisions import DecisionDigest, render_decision
-from clearway.live.arrival import lost_jobs, node_events, power_events, site_events, stopped_jobs
+from clearway.live.arrival import LinkSpeeds, hardware_events, lost_jobs, node_events, site_events, stopped_jobs
 from clearway.live.books import Draft, Place, each_part
 from clearway.live.clock import Clock
 from clearway.live.memory import Decided, Memory
@@ -80,9 +80,9 @@ POLL_MS: Final = SECOND_MS
 class Controller:
     """See `clearway.ports.control.Control`. `start` once, then `run` in a thread of its own, or `turn` by turn.
 
-    queues, tenants: the site; see `set_site`. power_budget_watts: of all its devices; None = any amount. decision_log:
-    gets one line per command. snapshots: from which a start goes on; None = it reads the whole journal. read_from: the
-    record of the one that was taken.
+    queues, tenants: the site; see `set_site`. power_budget_watts: of all its devices; None = any amount. links: between
+    them; () = not known. decision_log: gets one line per command. snapshots: from which a start goes on; None = it
+    reads the whole journal. read_from: the record of the one that was taken.
     """
 
     def __init__(
@@ -95,6 +95,7 @@ class Controller:
         queues: Sequence[QueueSpec] = (),
         tenants: Sequence[TenantSpec] = (),
         power_budget_watts: int | None = None,
+        links: LinkSpeeds = (),
         settings: ControlSettings | None = None,
         decision_log: Callable[[str], None] | None = None,
         snapshots: Snapshots | None = None,
@@ -106,7 +107,7 @@ class Controller:
         self._store = store
         self._clock = clock
         self._site = (tuple(queues), tuple(tenants))
-        self._power_budget_watts = power_budget_watts
+        self._hardware = (power_budget_watts, links)
         self._decision_log = decision_log
         self._snapshots = snapshots
         self.digest = DecisionDigest()
@@ -147,7 +148,7 @@ class Controller:
         reports += lost_jobs(now_ms, memory.books, memory.places, gone, reports)
         told = memory.take_reports(reports, now_ms, new=[node.name for node in nodes])
         started = ControlStarted(now_ms, memory.kernel.policy.name)
-        site = (*site_events(now_ms, state, *self._site), *power_events(now_ms, state, self._power_budget_watts))
+        site = (*site_events(now_ms, state, *self._site), *hardware_events(now_ms, state, *self._hardware))
         self._told = [started, *site, *found, *told]
         known = memory.draft()
         for event in self._told:

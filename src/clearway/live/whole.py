@@ -16,6 +16,7 @@ def take_snapshot(memory: Memory, now_ms: int) -> ClusterSnapshot:
     return ClusterSnapshot(
         at_ms=now_ms,
         nodes=tuple(spec for spec, is_usable in zip(inventory.specs, usable, strict=True) if is_usable),
+        links=tuple(state.link_speeds.items()),
         nodes_away=tuple(spec.name for spec, is_usable in zip(inventory.specs, usable, strict=True) if not is_usable),
         queues=tuple(spec for _, spec in state.accounts.current_queues()),
         tenants=tuple(spec for _, spec in state.accounts.current_tenants()),

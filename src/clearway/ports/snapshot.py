@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from clearway.model.cluster import NodeSpec, QueueSpec, TenantSpec
+from clearway.model.cluster import LinkSpec, NodeSpec, QueueSpec, TenantSpec
 from clearway.model.ids import NodeName
 from clearway.model.jobs import JobSpec
 
@@ -26,7 +26,8 @@ class SnapshotJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSnapshot:
-    """nodes: all that may be used; nodes_away: names of those that are down or drained. jobs: by number."""
+    """nodes: all that may be used; nodes_away: names of those that are down or drained. jobs: by number. links: as in
+    ClusterSpec."""
 
     at_ms: int
     nodes: tuple[NodeSpec, ...]
@@ -34,3 +35,4 @@ class ClusterSnapshot:
     queues: tuple[QueueSpec, ...] = ()
     tenants: tuple[TenantSpec, ...] = ()
     jobs: tuple[SnapshotJob, ...] = ()
+    links: tuple[tuple[str, LinkSpec], ...] = ()

@@ -12,7 +12,7 @@ all nodes in order:
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Final, Self
 
@@ -194,11 +194,16 @@ def make_cluster(model: ClusterModel) -> ClusterSpec:
         nodes.extend(_make_nodes(group, model.topology, len(nodes)))
     return ClusterSpec(
         nodes=tuple(nodes),
-        links=tuple(
-            (level.value, LinkSpec(bandwidth_gbps=link.bandwidth_gbps, latency_us=link.latency_us))
-            for level, link in sorted(model.links.items(), key=lambda item: list(DomainLevel).index(item[0]))
-        ),
+        links=make_links(model.links),
         power_budget_watts=model.power_budget,
+    )
+
+
+def make_links(links: Mapping[DomainLevel, LinkModel]) -> tuple[tuple[str, LinkSpec], ...]:
+    """The links of a file that was read, from narrow to wide."""
+    return tuple(
+        (level.value, LinkSpec(bandwidth_gbps=link.bandwidth_gbps, latency_us=link.latency_us))
+        for level, link in sorted(links.items(), key=lambda item: list(DomainLevel).index(item[0]))
     )
 
 

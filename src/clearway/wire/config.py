@@ -22,9 +22,10 @@ from typing import Annotated, Final, Literal, Self
 
 import pydantic
 
-from clearway.model.cluster import ClusterSpec, QueueSpec
+from clearway.model.cluster import ClusterSpec, LinkSpec, QueueSpec
 from clearway.model.errors import InputError
 from clearway.model.ids import DEFAULT_QUEUE, ROOT_TENANT, QueueName, TenantName
+from clearway.model.jobs import DomainLevel
 from clearway.model.units import SECOND_MS
 from clearway.wire import cluster as cluster_file
 from clearway.wire import site as site_file
@@ -160,6 +161,7 @@ class ConfigModel(site_file.SiteModel):
     devices: Annotated[object, convert(_read_own_devices)] = "auto"
     visible_devices: Literal["index", "uuid"] = "index"
     cluster: cluster_file.ClusterModel | None = None
+    links: dict[DomainLevel, cluster_file.LinkModel] = pydantic.Field(default_factory=dict)
     power_budget: Annotated[int | None, convert(parse_power)] = None
     users: tuple[UserModel, ...] = ()
     default_tenant: Name = ROOT_TENANT
@@ -212,9 +214,10 @@ class Config:
     host_names: by which clients may call the server besides its address. policy: a name, a path, or the settings of a
     policy file. devices: virtual devices of this machine; None = those that the machine has. cluster: virtual nodes
     instead; None = this machine is the only node. visible_devices: how CUDA_VISIBLE_DEVICES names GPUs, by `index` or
-    `uuid`. power_budget_watts: of all devices together; None = any amount. shared_folder, shared_claim: for pods of
-    submitted jobs; "" = none. lease, lease_ms: of several control planes over one Kubernetes cluster; "" = there is one
-    alone. document: what was read, for messages; None = defaults.
+    `uuid`. links: how fast a device reaches others, by level; () = not known. power_budget_watts: of all devices
+    together; None = any amount. shared_folder, shared_claim: for pods of submitted jobs; "" = none. lease, lease_ms: of
+    several control planes over one Kubernetes cluster; "" = there is one alone. document: what was read, for messages;
+    None = defaults.
     """
 
     state_dir: Path | None = None
@@ -228,6 +231,7 @@ class Config:
     devices: DeviceRequest | None = None
     visible_devices: str = "index"
     cluster: ClusterSpec | None = None
+    links: tuple[tuple[str, LinkSpec], ...] = ()
     power_budget_watts: int | None = None
     site: site_file.Site = field(default_factory=lambda: site_file.Site(DEFAULT_QUEUES, ()))
     users: tuple[UserDefaults, ...] = ()
@@ -308,6 +312,7 @@ def _make_config(model: ConfigModel, short: ClusterSpec | None, document: Docume
         devices=devices,
         visible_devices=model.visible_devices,
         cluster=cluster,
+        links=cluster_file.make_links(model.links) or (cluster.links if cluster else ()),
         power_budget_watts=model.power_budget or (cluster.power_budget_watts if cluster else None),
         site=site if site.queues else replace(site, queues=DEFAULT_QUEUES),
         users=tuple(

@@ -3,7 +3,7 @@
 import re
 from typing import Any, Final
 
-from clearway.model.cluster import QueueSpec, TenantSpec
+from clearway.model.cluster import LinkSpec, QueueSpec, TenantSpec
 from clearway.model.units import MILLI
 from clearway.wire.config import Config
 from clearway.wire.units import render_duration
@@ -29,6 +29,9 @@ EXAMPLE: Final = """\
 # visible_devices: index                  # how CUDA_VISIBLE_DEVICES names GPUs; or uuid
 # power_budget: 2kW                       # what all devices may draw together; they are capped, or wait
 # cluster: 2x8:V100                       # or several virtual nodes; also `{nodes: [...]}` as in a cluster file
+
+# links: none                             # how fast devices reach one another, by level, as in a cluster file:
+                                          # {node: {bandwidth_gbps: 450}, site: {bandwidth_gbps: 25, latency_us: 8}}
 
 queues:
   - {name: debug, priority: 50, job_gpus_max: 1, time_limit_max: 30m}
@@ -72,6 +75,7 @@ def describe_config(config: Config) -> dict[str, Any]:
         "visible_devices": config.visible_devices,
         "power_budget": config.power_budget_watts,
         "cluster": cluster,
+        "links": {level: _describe_link(link) for level, link in config.links} or "none",
         "queues": [_describe_queue(queue) for queue in config.site.queues],
         "tenants": [_describe_tenant(tenant) for tenant in config.site.tenants],
         "users": [{"name": user.name, "tenant": user.tenant, "role": user.role} for user in config.users],
@@ -106,6 +110,10 @@ def _describe_queue(queue: QueueSpec) -> dict[str, Any]:
     if queue.preempts:
         described["preempts"] = list(queue.preempts)
     return described
+
+
+def _describe_link(link: LinkSpec) -> dict[str, float]:
+    return {"bandwidth_gbps": link.bandwidth_gbps, "latency_us": link.latency_us}
 
 
 def _describe_tenant(tenant: TenantSpec) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from clearway.model.cluster import NodeSpec, QueueSpec, TenantSpec
+from clearway.model.cluster import LinkSpec, NodeSpec, QueueSpec, TenantSpec
 from clearway.model.errors import InputError
 from clearway.ports.snapshot import ClusterSnapshot, SnapshotJob
 from clearway.wire.api_rows import decode_row, encode_row
@@ -19,7 +19,10 @@ KINDS: Final[dict[str, type[Any]]] = {"node": NodeSpec, "queue": QueueSpec, "ten
 
 def render_snapshot(snapshot: ClusterSnapshot) -> Iterator[str]:
     """The lines of the file, without their ends."""
-    head = {"format": FORMAT, "version": VERSION, "at_ms": snapshot.at_ms, "nodes_away": snapshot.nodes_away}
+    head: dict[str, Any] = {"format": FORMAT, "version": VERSION, "at_ms": snapshot.at_ms}
+    head["nodes_away"] = snapshot.nodes_away
+    if snapshot.links:
+        head["links"] = {level: encode_row(link) for level, link in snapshot.links}
     yield json.dumps(head)
     parts = (("node", snapshot.nodes), ("queue", snapshot.queues), ("tenant", snapshot.tenants), ("job", snapshot.jobs))
     for kind, rows in parts:
@@ -31,11 +34,13 @@ def parse_snapshot(lines: Iterable[tuple[int, str]], *, source: str) -> ClusterS
     """The snapshot that numbered lines hold. Raises InputError that names the line which does not fit."""
     found: dict[str, list[Any]] = {kind: [] for kind in KINDS}
     head: dict[str, Any] = {}
+    links: tuple[tuple[str, LinkSpec], ...] = ()
     for number, line in lines:
         try:
             data = json.loads(line)
             if not head:
                 head = _check_head(data)
+                links = tuple((level, decode_row(LinkSpec, link)) for level, link in head.get("links", {}).items())
                 continue
             ((kind, row),) = data.items()
             found[kind].append(decode_row(KINDS[kind], row))
@@ -50,6 +55,7 @@ def parse_snapshot(lines: Iterable[tuple[int, str]], *, source: str) -> ClusterS
         queues=tuple(found["queue"]),
         tenants=tuple(found["tenant"]),
         jobs=tuple(found["job"]),
+        links=links,
     )
 
 

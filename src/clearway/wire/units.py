@@ -320,11 +320,14 @@ def parse_milli(value: Scalar) -> int:
 NO_MODELS: Final = frozenset(
     (
         *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "twelve", "sixteen"),
-        *("none", "all", "any", "some", "auto", "max", "min", "half", "quarter", "few", "many"),
+        *("none", "all", "any", "some", "auto", "max", "min", "half", "quarter", "few", "many", "a", "an"),
         *("yes", "no", "true", "false", "on", "off"),
     )
 )
 """Words that people write for a count. No device is called so, and a job that asks for one would wait for ever."""
+
+_COUNTED: Final = frozenset(("gpus", "devices", "cards", "accelerators"))
+"""Words that only follow a count. (`GPU` itself is part of some models' names.)"""
 
 
 def parse_devices(value: Scalar) -> DeviceRequest:
@@ -341,7 +344,8 @@ def parse_devices(value: Scalar) -> DeviceRequest:
             model = part.strip()
         else:
             raise ParseError(expected=expected, found=value, hint="each part at most once, the model first")
-    if model.lower() in NO_MODELS:
+    words = model.lower().split()
+    if words and (words[0] in NO_MODELS or not _COUNTED.isdisjoint(words)):
         hint = f"{model!r} would be taken for a model's name; write the count in digits"
         raise ParseError(expected=expected, found=value, hint=hint)
     return DeviceRequest(count=1 if count < 0 else count, model=model, memory_bytes=memory)

@@ -215,7 +215,9 @@ def test_qos_and_priority_are_those_of_the_job():
         "4 normal 0 0.00000000000000",
         "5 normal 1 0.00000000023283",
     ]
-    assert render_sacct(jobs[:1], fields="jobid,qos,priority", delimiter="|", has_header=False, **NOW) == "1|high|4211\n"
+    assert (
+        render_sacct(jobs[:1], fields="jobid,qos,priority", delimiter="|", has_header=False, **NOW) == "1|high|4211\n"
+    )
     assert "   Priority=4211 Nice=0 Account=vision QOS=high\n" in render_job(jobs[0], **NOW)
 
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from clearway.engine.policy import Elasticity, Preemption, PreemptMode
+from clearway.model.cluster import LinkSpec
 from clearway.model.errors import InputError
-from clearway.model.events import ControlStarted, NodeDown
+from clearway.model.events import Batch, ControlStarted, LinksSet, NodeDown
 from clearway.model.jobs import Elastic
 from clearway.model.plan import Cap, Resize, Start
 from clearway.policies.named import named_policy
@@ -268,6 +269,23 @@ def test_power_budget_caps_devices_once_for_each_control_plane_and_lifting_it_li
     plane.start()
     plane.run(until_ms=200)
     assert caps(plane)[-1] == (0, 0)
+
+
+def links_told(plane):
+    parts = [part for event in plane.store.events for part in (event.events if isinstance(event, Batch) else (event,))]
+    return [part.links for part in parts if isinstance(part, LinksSet)]
+
+
+def test_links_are_told_once_and_again_where_they_are_others():
+    slow = (("node", LinkSpec(bandwidth_gbps=400, latency_us=1)), ("site", LinkSpec(bandwidth_gbps=1, latency_us=50)))
+    plane = Plane(nodes=2, devices=2, links=slow).start()
+    assert plane.control._memory.kernel.state.link_speeds == dict(slow)
+    plane.start()
+    assert links_told(plane) == [slow]
+    assert plane.do(plane.control.snapshot()).links == slow
+    plane.options = {}
+    plane.start()
+    assert links_told(plane) == [slow, ()]
 
 
 def test_job_for_which_no_power_is_left_waits_and_says_so():

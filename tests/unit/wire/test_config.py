@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from clearway.model.cluster import LinkSpec
 from clearway.model.errors import InputError
 from clearway.wire.config import Config, ConfigModel, is_loopback, load_config, parse_config, parse_listen
 from clearway.wire.configtext import EXAMPLE, describe_config, mask_url
@@ -127,6 +128,17 @@ def test_a_user_needs_a_tenant_that_exists():
     assert mistakes_of("tenants: [{name: vision}]\nusers: [{name: a, tenant: vison}]") == [
         "c.yaml:2: users[0].tenant: expected a tenant of this file, found 'vison'; did you mean 'vision'?"
     ]
+
+
+def test_links_stand_by_themselves_or_in_the_cluster():
+    alone = parse_config("links: {site: {bandwidth_gbps: 25, latency_us: 8}, node: {bandwidth_gbps: 450}}", source="c")
+    assert alone.links == (
+        ("node", LinkSpec(bandwidth_gbps=450, latency_us=0)),
+        ("site", LinkSpec(bandwidth_gbps=25, latency_us=8)),
+    )
+    inside = parse_config("cluster: {nodes: [{name: a, gpus: 8}], links: {site: {bandwidth_gbps: 1}}}", source="c")
+    assert inside.links == (("site", LinkSpec(bandwidth_gbps=1, latency_us=0)),)
+    assert "links.rack" in mistakes_of("links: {rack: {bandwidth_gbps: 25}}")[0]
 
 
 def test_devices_and_cluster_exclude_each_other():

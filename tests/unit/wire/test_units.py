@@ -245,7 +245,7 @@ def test_devices_are_read_in_the_forms_of_sky_and_dstack(value, request_):
     assert parse_devices(value) == request_
 
 
-@pytest.mark.parametrize("value", ["one", "Two", "all", "half:2", "none"])
+@pytest.mark.parametrize("value", ["one", "Two", "all", "half:2", "none", "two gpus", "a lot", "all GPUs", "gpus:2"])
 def test_words_for_a_count_are_no_models(value):
     with pytest.raises(InputError, match="write the count in digits"):
         parse_devices(value)

@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,10 +24,15 @@ PATIENCE_POLLS: Final = 2_400
 """Looks at the cluster after which the demonstration has failed: ten minutes."""
 
 DEMO_CONFIG: Final = """\
-policy: {like: clearway, name: clearway-demo, preemption: {protection_ms: 2000}}
+policy:
+  like: clearway
+  name: clearway-demo
+  preemption: {protection_ms: 2000}
+  elasticity: {interval_ms: 4000}
 cluster: 1x4:V100
 """
-"""In the demonstration nobody waits ten minutes for the protection of what has just started to end."""
+"""In the demonstration nobody waits ten minutes for the protection of what has just started to end, nor five until an
+elastic job may grow again."""
 
 
 class Demonstration:
@@ -158,7 +164,7 @@ class Demonstration:
             steps = [int(line.rpartition(" ")[2]) for line in self._starts_of(job.id)]
             resumed = len(steps) > 1 and steps[-1] > 0
             self._find(resumed, f"{job.name} {job.id} went on from its checkpoint: starts at steps {steps}")
-        sizes = self._sizes_of(elastic)
+        sizes = [size for size, _ in groupby(self._sizes_of(elastic))]
         self._find(len(set(sizes)) > 1, f"the elastic job ran with {', then '.join(sizes)} replica(s)")
         starts_ms = sorted((self._seen[task].start_ms or 0) - self._seen[task].submit_ms for task in tasks)
         first, half = starts_ms[0], starts_ms[len(tasks) // 2]

@@ -41,7 +41,7 @@ def read_snapshot(path: Path, limit: int | None = None, progress: ProgressCallba
         name=path.name,
         jobs=tuple(jobs if limit is None else jobs[:limit]),
         skipped=(Skipped(HELD, held, ()),) if held else (),
-        cluster=ClusterSpec(nodes=snapshot.nodes),
+        cluster=ClusterSpec(nodes=snapshot.nodes, links=snapshot.links),
         start_unix_ms=snapshot.at_ms,
         queues=snapshot.queues,
         tenants=snapshot.tenants,

@@ -1,9 +1,11 @@
 """A snapshot of a cluster that runs is a workload and its cluster, from that moment on."""
 
+from dataclasses import replace
+
 import pytest
 
 from clearway.bootstrap.simulation import SimulationRequest, prepare, run_prepared
-from clearway.model.cluster import DeviceGroup, NodeSpec, QueueSpec, TenantSpec
+from clearway.model.cluster import DeviceGroup, LinkSpec, NodeSpec, QueueSpec, TenantSpec
 from clearway.model.errors import InputError
 from clearway.model.ids import JobId, NodeName, QueueName, TenantName
 from clearway.model.jobs import Dependency, DependencyKind, JobSpec, Request
@@ -51,6 +53,7 @@ def write(tmp_path):
 
 def test_what_was_written_is_read_as_it_was():
     snapshot = make_snapshot(make_job(3, start_ms=NOW_MS - 5), make_job(4, dependencies=[3], expected_ms=7))
+    snapshot = replace(snapshot, links=(("site", LinkSpec(bandwidth_gbps=25, latency_us=0.5)),))
     assert parse_snapshot(enumerate(render_snapshot(snapshot), 1), source="now") == snapshot
 
 
