@@ -12,8 +12,8 @@ import numpy as np
 from bench.figures import REPEATS, Figure, Stopwatch, collector_at_rest, compare
 from bench.planning import HYBRID
 from bench.worlds import equal_jobs, fill, make_kernel, mixed_jobs, start_all, submits
-from clearway.engine.cycle import make_weights
 from clearway.engine.gang import place_entry
+from clearway.engine.load import make_weights
 from clearway.engine.policy import Placement
 from clearway.engine.tables import LEVEL_SITE, NONE, POOL_FREE, POOL_NODE
 from clearway.kernel import Kernel

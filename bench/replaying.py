@@ -22,6 +22,8 @@ from clearway.sim.workload import TraceJob, Workload
 
 MILLION: Final = 1_000_000
 LOAD: Final = 0.95
+FIRST_JOBS: Final = 60_000
+"""Jobs of the million that are replayed without stretches, too."""
 ACCASIM_JOBS: Final = 3_000
 """Jobs that AccaSim replays: enough for a steady figure, few enough not to wait for it."""
 
@@ -41,17 +43,29 @@ def make_million() -> Workload:
     )
 
 
-def _replay(workload: Workload, policy: str, nodes: int, devices: int) -> RunStats:
+def _replay(workload: Workload, policy: str, nodes: int, devices: int, *, may_stretch: bool = True) -> RunStats:
     kernel = Kernel(named_policy(policy), RuntimeHistory())
-    return run_twin(kernel, workload, make_cluster(nodes, devices)).stats
+    return run_twin(kernel, workload, make_cluster(nodes, devices), may_stretch=may_stretch).stats
 
 
 def measure_million() -> Iterator[Figure]:
-    """The twin's own cost for each job."""
-    stats = _replay(make_million(), "fifo", 1_250, 8)
+    """The twin's own cost for each job, and what stretches save of it."""
+    workload = make_million()
+    stats = _replay(workload, "fifo", 1_250, 8)
     yield Figure(
         name="twin: a million one-device jobs on 1,250 × 8, fifo", value=stats.wall_s, unit="s", bar=60.0, is_rate=False
     )
+    workload = replace(workload, jobs=workload.jobs[:FIRST_JOBS])
+    events, stretches = (
+        Figure(
+            name=f"twin: the first {FIRST_JOBS:,} of them, {way}",
+            value=FIRST_JOBS / _replay(workload, "fifo", 1_250, 8, may_stretch=may_stretch).wall_s,
+            unit="jobs/s",
+        )
+        for way, may_stretch in (("event by event", False), ("in stretches", True))
+    )
+    yield events
+    yield compare(stretches, events)
 
 
 def measure_ricc() -> Iterator[Figure]:

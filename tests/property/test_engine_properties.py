@@ -6,9 +6,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from clearway.engine.check import Checker
-from clearway.engine.cycle import Planner, make_weights
+from clearway.engine.cycle import Planner
 from clearway.engine.elastic import grow_jobs
 from clearway.engine.explain import check_reasons
+from clearway.engine.load import make_weights
 from clearway.engine.preempt import make_room
 from clearway.engine.trial import Trial
 from clearway.kernel import Kernel

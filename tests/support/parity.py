@@ -24,10 +24,11 @@ from clearway.model.events import (
 from clearway.model.runs import RunSpec
 from clearway.model.units import FOREVER_MS
 from clearway.ports.control import PROVISIONAL_ID, Submission
-from clearway.sim.backend import SimulatedBackend, job_rows
+from clearway.sim.backend import SimulatedBackend
 from clearway.sim.outages import make_outages
 from clearway.sim.pace import Pace
 from clearway.sim.twin import IDLE_TIMERS_MAX, SUBMITS_PER_BATCH_MAX, missing_queues, missing_tenants, run_twin
+from clearway.sim.workload import job_rows
 from support.manual_clock import ManualClock
 from support.memory_store import MemoryStore
 

@@ -8,14 +8,14 @@ from clearway.model.allocation import Allocation
 from clearway.model.cluster import ClusterSpec, DeviceGroup, NodeSpec
 from clearway.model.jobs import JobSpec, Outcome, Request
 from clearway.model.units import FOREVER_MS, MILLI
-from clearway.sim.backend import SimulatedBackend, job_rows
+from clearway.sim.backend import SimulatedBackend
 from clearway.sim.checkers import ShadowCluster, StateChecker
 from clearway.sim.outages import make_outages
 from clearway.sim.pace import Pace
 from clearway.sim.recorder import Recorder
 from clearway.sim.shadow_rules import make_queue_rule, make_quota_rule
 from clearway.sim.twin import run_twin
-from clearway.sim.workload import TraceJob, Workload
+from clearway.sim.workload import TraceJob, Workload, job_rows
 
 
 def make_cluster(nodes=2, devices=4, *, speed=1.0, watts_max=0, power_budget_watts=None, **node):

@@ -4,6 +4,8 @@ For a class that asks for whole devices alone there is a loop of its own over al
 all of them is looked up once: it is most of what the placement of a gang costs on an empty cluster.
 """
 
+from typing import Final
+
 from clearway.engine.box import (
     META_FILLED,
     META_POOLS,
@@ -15,8 +17,9 @@ from clearway.engine.box import (
     Box,
 )
 from clearway.engine.compiled import compiled_inline, compiled_inside
+from clearway.engine.hold import class_milli
 from clearway.engine.neighbours import may_join
-from clearway.engine.place import pool_capacity, whole_parts
+from clearway.engine.place import pool_capacity, pool_suits, whole_parts
 from clearway.engine.tables import (
     CLASS_CPU,
     CLASS_DEVICE_MEM,
@@ -27,15 +30,24 @@ from clearway.engine.tables import (
     CLASS_MODELS,
     CLASS_SHARE,
     CLASS_SOCIAL,
+    CLASS_WHEN_EMPTY,
+    JOB_CLASS,
+    JOB_REPLICAS_MIN,
     NODE_CLAIMS_ALONE,
+    NODE_CPU_TOTAL,
     NODE_EXCLUSIVE,
+    NODE_MEM_TOTAL,
     NODE_USABLE,
     NONE,
     POOL_DEVICE_MEM,
     POOL_FREE,
     POOL_MODEL,
     POOL_NODE,
+    POOL_SIZE,
 )
+
+MANY: Final = 1 << 40
+"""Replicas on one node, if they ask for nothing: more than any job has."""
 
 
 @compiled_inline
@@ -159,3 +171,31 @@ def future_by_devices(box: Box, cls: int, most: int) -> int:
         total += count
     box.meta[META_FILLED] = filled
     return total
+
+
+@compiled_inside
+def capacity_when_empty(box: Box, cls: int) -> int:
+    """Replicas of the class that all nodes would hold if nothing else were there."""
+    each = class_milli(box, cls)
+    total = 0
+    for pool in range(box.meta[META_POOLS]):
+        node = box.pools[POOL_NODE, pool]
+        if box.eligible[box.classes[CLASS_LABELS, cls], node] == 0 or not pool_suits(box, cls, pool):
+            continue
+        count = MANY if each == 0 else box.pools[POOL_SIZE, pool] * 1000 // each
+        if box.classes[CLASS_CPU, cls] > 0:
+            count = min(count, box.nodes[NODE_CPU_TOTAL, node] // box.classes[CLASS_CPU, cls])
+        if box.classes[CLASS_MEM, cls] > 0:
+            count = min(count, box.nodes[NODE_MEM_TOTAL, node] // box.classes[CLASS_MEM, cls])
+        total += count
+    return total
+
+
+@compiled_inline
+def fits_when_empty(box: Box, row: int) -> bool:
+    """Whether the job's least gang would fit on all nodes if nothing else were there, down or not; else nobody waits
+    for it."""
+    cls = box.jobs[JOB_CLASS, row]
+    if box.classes[CLASS_WHEN_EMPTY, cls] == NONE:
+        box.classes[CLASS_WHEN_EMPTY, cls] = capacity_when_empty(box, cls)
+    return bool(box.classes[CLASS_WHEN_EMPTY, cls] >= box.jobs[JOB_REPLICAS_MIN, row])

@@ -193,6 +193,27 @@ def judge_spread(box: Box, widest: int, at_nodes: np.ndarray) -> int:
     return FINE
 
 
+@compiled_inside
+def clear_ledger_inside(
+    by_node: np.ndarray, by_device: np.ndarray, at_nodes: np.ndarray, at_devices: np.ndarray
+) -> None:
+    """Forget what an allocation took. An index outside of the ledger was never written."""
+    for node in at_nodes:
+        if 0 <= node < by_node.shape[1]:
+            for line in range(LEDGER_NODE_ROWS):
+                by_node[line, node] = 0
+    for device in at_devices:
+        if 0 <= device < by_device.shape[1]:
+            for line in range(LEDGER_DEVICE_ROWS):
+                by_device[line, device] = 0
+
+
+@compiled
+def clear_ledger(by_node: np.ndarray, by_device: np.ndarray, at_nodes: np.ndarray, at_devices: np.ndarray) -> None:
+    """`clear_ledger_inside`, called from Python."""
+    clear_ledger_inside(by_node, by_device, at_nodes, at_devices)
+
+
 @compiled
 def judge(
     row: int,
@@ -280,17 +301,6 @@ def judge_together(
     return is_fine
 
 
-@compiled
-def clear_ledger(by_node: np.ndarray, by_device: np.ndarray, at_nodes: np.ndarray, at_devices: np.ndarray) -> None:
-    """Forget what an allocation took. An index outside of the ledger was never written."""
-    for node in at_nodes:
-        if 0 <= node < by_node.shape[1]:
-            by_node[:, node] = 0
-    for device in at_devices:
-        if 0 <= device < by_device.shape[1]:
-            by_device[:, device] = 0
-
-
 class Checker:
     """Judges plans for one state box. `check_plan` returns notes; a plan with any is refused."""
 
@@ -307,8 +317,7 @@ class Checker:
         state, moves = self.state, plan.moves
         if moves and plan.parent != state.version:
             return (f"made for version {plan.parent} of the state, which is now at {state.version}",)
-        if self._known_box is not state.box:
-            self._measure()
+        self.measure()
         notes: list[str] = []
         self._is_alone = len(moves) == 1
         if self._is_alone:
@@ -363,8 +372,10 @@ class Checker:
         self._clear(moves)
         return notes
 
-    def _measure(self) -> None:
-        """Note how large the cluster is, and make room for it in the ledger."""
+    def measure(self) -> None:
+        """Note how large the cluster is, if it may have changed, and make room for it in the ledger."""
+        if self._known_box is self.state.box:
+            return
         self._known_box = self.state.box
         self._nodes, self._devices = self.state.inventory.node_count, self.state.inventory.device_count
         if self.by_node.shape[1] < self._nodes or self.by_device.shape[1] < max(self._devices, 1):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+from llvmlite import ir
 from numba.core import config, types
 from numba.extending import intrinsic
 
@@ -20,6 +21,7 @@ F = TypeVar("F", bound=Callable[..., object])
 # Numba's own annotations do not cover what is used here.
 _numba: Any = numba
 _types: Any = types
+_ir: Any = ir
 _INSIDE: Any = {
     "nogil": True,
     "error_model": "numpy",
@@ -122,3 +124,41 @@ def line_at(address: int, length: int) -> Any:
 def floats_at(address: int, length: int) -> Any:
     """The float64[length] that lies at an address, for compiled callers. Somebody must keep it alive."""
     return _numba.carray(_as_float_pointer(address), (length,))
+
+
+@compiled_opening
+def float_table_at(address: int, rows: int, columns: int) -> Any:
+    """The float64[rows, columns] that lies at an address, for compiled callers. Somebody must keep it alive."""
+    return _numba.carray(_as_float_pointer(address), (rows, columns))
+
+
+def address_of(function: Any, *examples: object) -> Any:
+    """Where the machine code of a `@compiled` function lies, for `call_scan`; in plain Python the function itself.
+    examples: of what it is called with."""
+    if IS_PLAIN_PYTHON:
+        return function
+    kinds = tuple(_numba.typeof(example) for example in examples)
+    function.compile(kinds)
+    code = function.overloads[kinds]
+    return code.library.get_pointer_to_function(code.fndesc.llvm_cfunc_wrapper_name)
+
+
+def _call_of(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    kind = _ir.FunctionType(
+        context.get_value_type(_types.none), [context.get_value_type(one) for one in signature.args[1:]]
+    )
+    builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), arguments[1:])
+    return context.get_dummy_value()
+
+
+def _calls_scan(_: Any, address: Any, order: Any, count: Any, begin: Any, now_ms: Any, desk: Any, door: Any) -> Any:
+    return _types.none(address, order, count, begin, now_ms, desk, door), _call_of
+
+
+def _call_plainly(function: Any, *arguments: Any) -> None:
+    function(*arguments)
+
+
+call_scan: Any = _call_plainly if IS_PLAIN_PYTHON else intrinsic(_calls_scan)
+"""`call_scan(address, order, count, begin, now_ms, desk_door, door)`: for compiled callers, a call of what lies at an
+address. The optimiser does not look through it: the largest function is optimised once, not again with this caller."""

@@ -8,13 +8,26 @@ The planner tries starts on the tables themselves and undoes them: after `decide
 cycles it keeps only what it could work out again: the reservations, and what is known not to fit.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from clearway.engine.agenda import (
+    TRIP_DUE_MS,
+    TRIP_HAS_MOVED,
+    TRIP_HAS_SCANNED,
+    TRIP_LOOKED,
+    TRIP_SCANNED,
+    TRIP_STRICT_STOP,
+    WANTS_LINKS,
+    WANTS_LOG,
+    WANTS_ROOM,
+)
+from clearway.engine.allocations import Allocations
 from clearway.engine.box import META_LINKS_LEFT, META_RESERVATIONS, META_RUNNING, RES_JOB, Box
 from clearway.engine.claims import is_claim_ready
+from clearway.engine.compiled import address_of
 from clearway.engine.desk import (
     AT_DEVICES,
     AT_DUE_MS,
@@ -33,6 +46,7 @@ from clearway.engine.desk import (
     SET_DEPTH,
     SET_ELASTIC,
     SET_HEADROOM,
+    SET_HEEDS,
     SET_KEEP,
     SET_PROTECTED,
     SET_SCAN_MAX,
@@ -49,30 +63,32 @@ from clearway.engine.dominant import rows_in_turn
 from clearway.engine.improve import improve_plan, touches_running
 from clearway.engine.lifecycle import HOLDING
 from clearway.engine.limits import headroom_milli, within_limits
-from clearway.engine.load import (
-    WEIGHT_FRAGMENTATION,
-    WEIGHT_PACK,
-    WEIGHT_SPEED,
-    WEIGHT_SPREAD,
-    WEIGHT_SPREAD_CPUS,
-    WEIGHT_SPREAD_MEMORY,
-    WEIGHT_TOPOLOGY,
-    WEIGHTS,
-)
-from clearway.engine.policy import Placement
+from clearway.engine.load import make_weights
 from clearway.engine.power import PowerGate, with_caps
 from clearway.engine.reasons import REASONS
 from clearway.engine.rows import KIND_NUMBERS
 from clearway.engine.scan import count_bypassed, scan_entry, undo_entry
 from clearway.engine.standing import may_stand
 from clearway.engine.state import ClusterState
-from clearway.engine.tables import JOB_CLASS, JOB_PROTECTED_MS, JOB_REASON, NONE, PHASE_STOPPING
+from clearway.engine.stretch import stretch_entry
+from clearway.engine.tables import (
+    CLASS_DEVICES,
+    JOB_CLASS,
+    JOB_PROTECTED_MS,
+    JOB_REASON,
+    JOB_REPLICAS_MAX,
+    NONE,
+    PHASE_STOPPING,
+)
 from clearway.engine.trial import Trial
 from clearway.engine.view import jobs_view
-from clearway.model.allocation import Allocation
 from clearway.model.jobs import JobKind, StopCause
 from clearway.model.plan import Move, Plan, ReasonCode, Reserve, Start, Stop, job_served
 from clearway.model.units import FOREVER_MS
+
+if TYPE_CHECKING:
+    from clearway.engine.check import Checker
+    from clearway.engine.settle import Agenda
 
 IntArray = NDArray[np.int64]
 
@@ -91,19 +107,6 @@ NO_ROWS: Final[frozenset[int]] = frozenset()
 NO_MOVES: Final[tuple[Move, ...]] = ()
 
 
-def make_weights(placement: Placement) -> NDArray[np.float64]:
-    """The placement's weights in the order that compiled code expects."""
-    weights = np.zeros(WEIGHTS)
-    weights[WEIGHT_PACK] = placement.pack
-    weights[WEIGHT_SPREAD] = placement.spread
-    weights[WEIGHT_SPREAD_CPUS] = placement.spread_cpus
-    weights[WEIGHT_SPREAD_MEMORY] = placement.spread_memory
-    weights[WEIGHT_FRAGMENTATION] = placement.fragmentation
-    weights[WEIGHT_SPEED] = placement.speed
-    weights[WEIGHT_TOPOLOGY] = placement.topology
-    return weights
-
-
 class Planner:
     """Decides plans for one state box. Holds work space and what it could work out again, no state of the cluster."""
 
@@ -118,7 +121,9 @@ class Planner:
         self.out_devices: IntArray = np.zeros(4096, dtype=np.int64)
         self._touches_running = touches_running(state.policy)
         self._refresh_ms = state.policy.order.refresh_ms
-        self._lone: dict[int, Allocation] = {}
+        self._counts_bypassed = state.policy.backfill.bypass_max < state.policy.scan_max
+        self.allocations = Allocations()
+        self._scan_address: Any = None
         self._known_box: Box | None = None
         self._desk_door = self._renew_desk()
         self._trial = Trial(state, self.weights)
@@ -376,7 +381,7 @@ class Planner:
             return False
         if state.policy.fair_share.dominant or self._gate is not None:
             return False
-        if state.policy.backfill.bypass_max < state.policy.scan_max:
+        if self._counts_bypassed:
             return False
         if self.is_strict_stop:
             return first > self.scanned - 1
@@ -417,7 +422,7 @@ class Planner:
             self._note_cut(order, begin, progress[AT_POSITION], started)
             self.is_strict_stop = progress[AT_STATUS] == STATUS_STRICT
             self.scanned = progress[AT_POSITION] - started
-        if started and fresh is None and state.policy.backfill.bypass_max < state.policy.scan_max:
+        if started and fresh is None and self._counts_bypassed:
             count_bypassed(order, len(order), self.out, started, state.door)
         return started
 
@@ -461,12 +466,8 @@ class Planner:
         """Scan from a place of the order on, or FRESH rows, and give the outputs and tables more room as often as it
         asks for it. Returns the progress. Going on in the midst of the order, what the scan before reserved stands."""
         state = self.state
-        if self._known_box is not state.box:
-            self._known_box = state.box
-            classes = state.box.classes.shape[1]
-            if self.memo.shape[1] < classes:
-                self.memo = np.full((MEMO, classes), FOREVER_MS, dtype=np.int64)
-                self._desk_door = self._renew_desk()
+        self._fit_memo()
+        self.settings[SET_HEEDS] = self._counts_bypassed or bool(state.claims)
         self._has_scanned = True
         while True:
             scan_entry(order, len(order), begin, state.now_ms, self._desk_door, state.door)
@@ -476,11 +477,21 @@ class Planner:
             self._make_room(int(order[progress[AT_POSITION]]))
             begin = GO_ON
 
+    def _fit_memo(self) -> None:
+        """Have room for what is known of every class."""
+        box = self.state.box
+        if self._known_box is not box:
+            self._known_box = box
+            classes = box.classes.shape[1]
+            if self.memo.shape[1] < classes:
+                self.memo = np.full((MEMO, classes), FOREVER_MS, dtype=np.int64)
+                self._desk_door = self._renew_desk()
+
     def _make_room(self, row: int) -> None:
         """Double what is full, to hold at least what the job of `row` needs."""
         state = self.state
-        spec = state.by_row[row].spec
-        replicas, devices = spec.replicas_max, spec.replicas_max * spec.request.devices
+        replicas = int(state.rows.table[JOB_REPLICAS_MAX, row])
+        devices = replicas * int(state.classes.table[CLASS_DEVICES, state.rows.table[JOB_CLASS, row]])
         if self.progress[AT_STARTED] >= self.out.shape[1]:
             self.out = np.concatenate([self.out, np.zeros_like(self.out)], axis=1)
         if self.progress[AT_NODES] + replicas > len(self.out_nodes):
@@ -495,13 +506,57 @@ class Planner:
     def _make_starts(self, started: int) -> list[Start]:
         """The scan's outputs as moves."""
         moves: list[Start] = []
-        by_row, allocation = self.state.by_row, self._allocation
+        by_row, make = self.state.by_row, self.allocations.make
+        nodes, named = self.out_nodes, self.out_devices
         for row, _, node, device, replicas in self.out[:, :started].T.tolist():
             record = by_row[row]
             spec = record.spec
-            devices = replicas * spec.request.devices
-            moves.append(Start(spec.id, record.generation + 1, allocation(node, replicas, device, devices)))
+            allocation = make(nodes, node, replicas, named, device, replicas * spec.request.devices)
+            moves.append(Start(spec.id, record.generation + 1, allocation))
         return moves
+
+    # --- stretches ----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the next cycle begins at the front of the order, and has nothing in mind but its reservations."""
+        return not (self.was_cut or self._touches_running or self._is_stale or self._gate) and self._go_on[0] == NONE
+
+    def stretch(self, agenda: "Agenda", checker: "Checker") -> int:
+        """Go on with a stretch, and make room wherever it wants some, until its end or a fault; returns its status."""
+        state = self.state
+        if self._scan_address is None:
+            order = state.order.rows
+            self._scan_address = address_of(scan_entry, order, 0, 0, 0, self._desk_door, state.door)
+        while True:
+            self._fit_memo()
+            door, tables = agenda.door(state, checker)
+            stretch_entry(self._scan_address, door, self._desk_door, state.door)
+            status, culprit = agenda.status
+            if status == WANTS_ROOM:
+                self._make_room(culprit)
+            elif status == WANTS_LINKS:
+                state.make_room(culprit, int(self.progress[AT_STARTED]))
+            elif status == WANTS_LOG:
+                agenda.make_log_room(culprit)
+            else:
+                del tables
+                return status
+
+    def lend(self, trip: IntArray) -> None:
+        """Write down what is kept from one cycle to the next, for a stretch of them."""
+        self.settings[SET_HEEDS] = 0
+        trip[TRIP_DUE_MS] = self._due_ms
+        trip[TRIP_STRICT_STOP], trip[TRIP_SCANNED] = self.is_strict_stop, self.scanned
+        trip[TRIP_HAS_SCANNED], trip[TRIP_HAS_MOVED] = self._has_scanned, self._has_moved
+
+    def take_back(self, trip: list[int]) -> None:
+        """Keep what a stretch of cycles left."""
+        self._due_ms = trip[TRIP_DUE_MS]
+        self.is_strict_stop, self.scanned = bool(trip[TRIP_STRICT_STOP]), trip[TRIP_SCANNED]
+        self._has_scanned, self._has_moved = bool(trip[TRIP_HAS_SCANNED]), bool(trip[TRIP_HAS_MOVED])
+        if trip[TRIP_LOOKED]:
+            self._fronts = 1
 
     def _without_conflicts(self, moves: list[Move]) -> list[Move]:
         """The moves without starts of singletons that come after another start of their name, a claimant's too; nor is
@@ -510,19 +565,6 @@ class Planner:
         specs = [jobs[one.job].spec for one in moves if isinstance(one, Start | Reserve)]
         conflicts = self.state.dependencies.conflicts(specs)
         return [move for move in moves if job_served(move) not in conflicts] if conflicts else moves
-
-    def _allocation(self, node: int, replicas: int, device: int, devices: int) -> Allocation:
-        """What the scan wrote at these places of its outputs. Of the allocations of one device there are only so many
-        as devices, and each is made once."""
-        if replicas != 1 or devices != 1:
-            end = device + devices
-            return Allocation(self.out_nodes[node : node + replicas].copy(), self.out_devices[device:end].copy())
-        number = int(self.out_devices[device])
-        known = self._lone.get(number)
-        if known is None:
-            known = Allocation(self.out_nodes[node : node + 1].copy(), self.out_devices[device : device + 1].copy())
-            self._lone[number] = known
-        return known
 
 
 def _lengthened(array: IntArray, more: int) -> IntArray:

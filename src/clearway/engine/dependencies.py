@@ -203,6 +203,27 @@ class Dependencies:
         return (*waiting, *self.arrays.end(spec), *self._deactivate(spec))
 
     @property
+    def is_heeded(self) -> bool:
+        """Whether somebody waits for another job, or names of jobs that run are counted."""
+        return bool(self._waiting_for or self._singletons or self._rivals or self._early or self._active_by_name)
+
+    def note_plain_start(self, spec: JobSpec, now_ms: int) -> None:
+        """`note_start` where nobody heeds it."""
+        self._started[spec.id] = now_ms
+        self._active[spec.id] = spec
+
+    def note_plain_end(self, job: JobId, outcome: Outcome, start_ms: int) -> None:
+        """`note_end` of a job that started once, where nobody heeds it."""
+        self.outcomes[job] = outcome
+        if len(self.outcomes) > OUTCOMES_MAX:
+            self.outcomes.popitem(last=False)
+        self._since[job] = start_ms
+        if len(self._since) > SINCE_MAX:
+            self._since.popitem(last=False)
+        self._started.pop(job, None)
+        self._active.pop(job, None)
+
+    @property
     def heeds_starts(self) -> bool:
         """Whether somebody may wait for a start, or have to wait because of one."""
         return bool(self._waiting_for or self._singletons)

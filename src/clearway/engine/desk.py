@@ -21,7 +21,8 @@ SET_PROTECTED: Final = 5  # bit mask of the kinds that may use the headroom
 SET_SCAN_MAX: Final = 6
 SET_ELASTIC: Final = 7
 SET_KEEP: Final = 8  # 1 = what starts stays held for the caller to undo; 0 = the scan itself undoes it at its end
-SETTINGS: Final = 9
+SET_HEEDS: Final = 9  # 1 = somebody who waits may be bypassed no more, or have devices kept by name
+SETTINGS: Final = 10
 
 # --- progress: int64[PROGRESS] -----------------------------------------------------------------------------------
 AT_STATUS: Final = 0

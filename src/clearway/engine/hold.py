@@ -380,10 +380,9 @@ def leave_entry(row: int, now_ms: int, at_nodes: np.ndarray, at_devices: np.ndar
     return start_ms
 
 
-@compiled
-def leave_whole_entry(row: int, now_ms: int, phase: int, door: Door) -> int:
+@compiled_inside
+def leave_whole(box: Box, row: int, now_ms: int, phase: int) -> int:
     """`leave_entry` for a job whose devices are all its own, as the tables know them. phase: in which it is then."""
-    box = open_box(door)
     box.jobs[JOB_PHASE, row] = phase
     start_ms = count_attained(box, row, now_ms)
     remove_running(box, box.jobs[JOB_END_MS, row], row)
@@ -400,6 +399,12 @@ def leave_whole_entry(row: int, now_ms: int, phase: int, door: Door) -> int:
     box.job_link[row] = NONE
     box.jobs[JOB_HELD, row] = 0
     return start_ms
+
+
+@compiled
+def leave_whole_entry(row: int, now_ms: int, phase: int, door: Door) -> int:
+    """`leave_whole`, called from Python as `leave_whole_entry(row, now_ms, phase, door)`."""
+    return leave_whole(open_box(door), row, now_ms, phase)
 
 
 @compiled

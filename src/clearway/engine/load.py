@@ -3,9 +3,11 @@
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clearway.engine.box import META_POOLS, Box
 from clearway.engine.compiled import compiled_inside
+from clearway.engine.policy import Placement
 from clearway.engine.tables import (
     CLASS_CPU,
     CLASS_DEVICES,
@@ -29,6 +31,19 @@ WEIGHT_TOPOLOGY: Final = 4
 WEIGHT_SPREAD_CPUS: Final = 5
 WEIGHT_SPREAD_MEMORY: Final = 6
 WEIGHTS: Final = 7
+
+
+def make_weights(placement: Placement) -> NDArray[np.float64]:
+    """The placement's weights in the order that compiled code expects."""
+    weights = np.zeros(WEIGHTS)
+    weights[WEIGHT_PACK] = placement.pack
+    weights[WEIGHT_SPREAD] = placement.spread
+    weights[WEIGHT_SPREAD_CPUS] = placement.spread_cpus
+    weights[WEIGHT_SPREAD_MEMORY] = placement.spread_memory
+    weights[WEIGHT_FRAGMENTATION] = placement.fragmentation
+    weights[WEIGHT_SPEED] = placement.speed
+    weights[WEIGHT_TOPOLOGY] = placement.topology
+    return weights
 
 
 @compiled_inside

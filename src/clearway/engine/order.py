@@ -56,14 +56,20 @@ def place_entry(order: np.ndarray, count: int, sort: FloatTable, row: int) -> in
     return place_in(order, count, sort, row)
 
 
-@compiled
-def insert_row(order: np.ndarray, count: int, sort: FloatTable, row: int) -> int:
+@compiled_inside
+def insert_inside(order: np.ndarray, count: int, sort: FloatTable, row: int) -> int:
     """Insert `row` into order[:count], which has room for one more; returns its place."""
     place = place_in(order, count, sort, row)
     for index in range(count, place, -1):
         order[index] = order[index - 1]
     order[place] = row
     return place
+
+
+@compiled
+def insert_row(order: np.ndarray, count: int, sort: FloatTable, row: int) -> int:
+    """`insert_inside`, called from Python."""
+    return insert_inside(order, count, sort, row)
 
 
 @compiled_inside
@@ -100,6 +106,11 @@ class PendingOrder:
             grown = np.zeros((SORT_COLUMNS, max(job_rows, 2 * have)), dtype=np.float64)
             grown[:, :have] = self.sort
             self.sort = grown
+
+    def make_room(self, more: int) -> None:
+        """Make room for so many more rows."""
+        if self.count + more > len(self.rows):
+            self.rows = grow_table(self.rows[None, :], self.count + more)[0]
 
     def insert(self, row: int) -> int:
         """Insert a row whose sort columns are set; returns its place."""

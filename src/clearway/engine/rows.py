@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from clearway.engine.compiled import compiled
+from clearway.engine.compiled import compiled, compiled_inside
 from clearway.engine.order import (
     SORT_ID,
     SORT_KEY,
@@ -65,8 +65,8 @@ def or_forever(value: int | None) -> int:
     return FOREVER_MS if value is None else value
 
 
-@compiled
-def write_row(
+@compiled_inside
+def write_row_inside(
     table: Table,
     sort: FloatTable,
     form: NDArray[np.int64],
@@ -111,6 +111,48 @@ def write_row(
     sort[SORT_KEY, row] = 0
     sort[SORT_SUBMIT, row] = at_ms
     sort[SORT_ID, row] = job
+
+
+@compiled
+def write_row(
+    table: Table,
+    sort: FloatTable,
+    form: NDArray[np.int64],
+    row: int,
+    job: int,
+    cls: int,
+    replicas: int,
+    least: int,
+    most: int,
+    priority: int,
+    queue: int,
+    tenant: int,
+    queue_priority: int,
+    at_ms: int,
+    planned_ms: int,
+    limit_ms: int,
+    by_priority: bool,
+) -> None:
+    """`write_row_inside`, called from Python."""
+    write_row_inside(
+        table,
+        sort,
+        form,
+        row,
+        job,
+        cls,
+        replicas,
+        least,
+        most,
+        priority,
+        queue,
+        tenant,
+        queue_priority,
+        at_ms,
+        planned_ms,
+        limit_ms,
+        by_priority,
+    )
 
 
 def preferred_level(network: Network) -> int:
@@ -178,6 +220,11 @@ class JobRows:
             self.table = grow_table(self.table, self.count)
             self.link = grow_table(self.link[None, :], self.count, NONE)[0]
         return row
+
+    def make_room(self, more: int) -> None:
+        """Make room for so many more rows that were never used."""
+        self.table = grow_table(self.table, self.count + more)
+        self.link = grow_table(self.link[None, :], self.count + more, NONE)[0]
 
     def write(
         self,

@@ -23,6 +23,7 @@ from clearway.engine.box import (
     Door,
     open_box,
 )
+from clearway.engine.capacity import fits_when_empty
 from clearway.engine.compiled import compiled, compiled_inline, compiled_inside
 from clearway.engine.desk import (
     AT_DEVICES,
@@ -52,6 +53,7 @@ from clearway.engine.desk import (
     SET_DEPTH,
     SET_ELASTIC,
     SET_HEADROOM,
+    SET_HEEDS,
     SET_KEEP,
     SET_NOW,
     SET_PROTECTED,
@@ -73,7 +75,7 @@ from clearway.engine.hold import (
     planned_end,
     remove_running,
 )
-from clearway.engine.place import TOTAL_ANY, pool_suits
+from clearway.engine.place import TOTAL_ANY
 from clearway.engine.quota import queue_refusal, tenant_available
 from clearway.engine.reasons import (
     PLACED,
@@ -97,12 +99,8 @@ from clearway.engine.reserve import (
     stays,
 )
 from clearway.engine.tables import (
-    CLASS_CPU,
     CLASS_DEVICES,
-    CLASS_LABELS,
-    CLASS_MEM,
     CLASS_SOCIAL,
-    CLASS_WHEN_EMPTY,
     JOB_BYPASSED,
     JOB_CLAIMED,
     JOB_CLASS,
@@ -116,11 +114,7 @@ from clearway.engine.tables import (
     JOB_TENANT,
     JOB_WHOLE,
     JOB_WIDEST,
-    NODE_CPU_TOTAL,
-    NODE_MEM_TOTAL,
     NONE,
-    POOL_NODE,
-    POOL_SIZE,
     QUEUE_JOB_MAX,
 )
 from clearway.model.units import FOREVER_MS
@@ -128,9 +122,6 @@ from clearway.model.units import FOREVER_MS
 RESERVE_SPARE: Final = 8
 """Tries beyond the depth: a job for which no start can be foretold (nobody knows when others end) gets no reservation,
 and trying for each of a thousand such jobs in vain would be most of the work."""
-
-MANY: Final = 1 << 40
-"""Replicas on one node, if they ask for nothing: more than any job has."""
 
 
 @compiled_inline
@@ -357,34 +348,6 @@ def waits_for_devices(reason: int) -> bool:
     return reason not in (REASON_QUOTA, REASON_QUEUE_LIMIT, REASON_QUEUE_JOB_LIMIT, REASON_HEADROOM, REASON_NEIGHBOURS)
 
 
-@compiled_inline
-def fits_when_empty(box: Box, row: int) -> bool:
-    """Whether the job's least gang would fit on all nodes if nothing else were there, down or not; else nobody waits
-    for it."""
-    cls = box.jobs[JOB_CLASS, row]
-    if box.classes[CLASS_WHEN_EMPTY, cls] == NONE:
-        box.classes[CLASS_WHEN_EMPTY, cls] = capacity_when_empty(box, cls)
-    return box.classes[CLASS_WHEN_EMPTY, cls] >= box.jobs[JOB_REPLICAS_MIN, row]
-
-
-@compiled_inside
-def capacity_when_empty(box: Box, cls: int) -> int:
-    """Replicas of the class that all nodes would hold if nothing else were there."""
-    each = class_milli(box, cls)
-    total = 0
-    for pool in range(box.meta[META_POOLS]):
-        node = box.pools[POOL_NODE, pool]
-        if box.eligible[box.classes[CLASS_LABELS, cls], node] == 0 or not pool_suits(box, cls, pool):
-            continue
-        count = MANY if each == 0 else box.pools[POOL_SIZE, pool] * 1000 // each
-        if box.classes[CLASS_CPU, cls] > 0:
-            count = min(count, box.nodes[NODE_CPU_TOTAL, node] // box.classes[CLASS_CPU, cls])
-        if box.classes[CLASS_MEM, cls] > 0:
-            count = min(count, box.nodes[NODE_MEM_TOTAL, node] // box.classes[CLASS_MEM, cls])
-        total += count
-    return total
-
-
 @compiled_inside
 def pass_over(box: Box, order: np.ndarray, position: int, most: int, settings: np.ndarray, memo: np.ndarray) -> int:
     """Pass over jobs from `position` on, up to place `most`, that surely cannot start, hold nobody up and get no
@@ -394,9 +357,10 @@ def pass_over(box: Box, order: np.ndarray, position: int, most: int, settings: n
     bypass_max = settings[SET_BYPASS_MAX]
     least_column = JOB_REPLICAS_MIN if settings[SET_ELASTIC] == 1 else JOB_REPLICAS
     now = settings[SET_NOW]
+    heeds = settings[SET_HEEDS] == 1
     while position < most:
         row = order[position]
-        if box.jobs[JOB_CLAIMED, row] == 1 or box.jobs[JOB_BYPASSED, row] >= bypass_max:
+        if heeds and (box.jobs[JOB_CLAIMED, row] == 1 or box.jobs[JOB_BYPASSED, row] >= bypass_max):
             return position
         reason = REASON_RESOURCES
         if box.jobs[JOB_WHOLE, row] <= free:
@@ -408,7 +372,8 @@ def pass_over(box: Box, order: np.ndarray, position: int, most: int, settings: n
                 if planned_end(box, row, now, least) < memo[MEMO_BESIDE_END, cls]:
                     return position
             reason = memo[MEMO_REASON, cls]
-        box.jobs[JOB_REASON, row] = reason
+        if box.jobs[JOB_REASON, row] != reason:  # most know it already: to read costs less than to write
+            box.jobs[JOB_REASON, row] = reason
         position += 1
     return position
 

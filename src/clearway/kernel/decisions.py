@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, assert_never
 
+import numpy as np
+from numpy.typing import NDArray
+
 from clearway.model.allocation import Allocation
 from clearway.model.commands import Command, WakeAt
 from clearway.model.plan import Cap, Migrate, Resize, Start, Stop, Suspend
@@ -42,6 +45,11 @@ class DecisionDigest:
                 parts.extend(_parts_of(now_ms, command))
         if len(parts) > PARTS_KEPT:
             self._flush()
+
+    def add_words(self, words: NDArray[np.int64]) -> None:
+        """Starts as `engine.agenda` writes them: their heads, nodes and devices one behind the other."""
+        self._flush()
+        self._hash.update(words.data)
 
     def _flush(self) -> None:
         self._hash.update(b"".join(self._parts))

@@ -1,13 +1,15 @@
 """Events in, commands out. Whoever drives the kernel owns threads, sockets and clocks; the kernel owns none."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from clearway.engine.adoption import adopt_policy, begin_reading
+from clearway.engine.agenda import OVER, RESTLESS
 from clearway.engine.check import Checker
 from clearway.engine.cycle import Planner
 from clearway.engine.explain import explain
 from clearway.engine.policy import Policy, RunTimes
+from clearway.engine.settle import Agenda, may_stretch
 from clearway.engine.state import ClusterState
 from clearway.engine.stranded import stranded_entry
 from clearway.engine.tables import JOB_CLASS
@@ -15,6 +17,7 @@ from clearway.model.commands import Command, WakeAt
 from clearway.model.errors import InternalError
 from clearway.model.events import Event, PlanAccepted
 from clearway.model.ids import JobId
+from clearway.model.jobs import Outcome
 from clearway.model.plan import Explanation, Plan, Reserve
 
 ROUNDS_MAX: Final = 8
@@ -74,6 +77,36 @@ class Kernel:
         self.accepted.append(event)
         self.state.apply(event)
         commands += [move for move in plan.moves if not isinstance(move, Reserve)]
+
+    @property
+    def may_stretch(self) -> bool:
+        """Whether the next moments may be handled by `handle_stretch`, if all that comes is in an agenda."""
+        return self._wake_ms is None and not self._is_reading and may_stretch(self.state, self._planner)
+
+    def handle_stretch(
+        self, agenda: Agenda, until_ms: int, outcomes: Sequence[Outcome], untold: Sequence[JobId]
+    ) -> None:
+        """`handle`, at once, what comes before `until_ms`, moment by moment, as far as the agenda foresees it: what is
+        decided is the same, and so is the state behind it. Only where `may_stretch` says so.
+
+        outcomes: by place in the agenda, how each job ends. untold: jobs that were started, of which it is still to be
+        told that they run. What was made of it is in the agenda; no records for a journal are kept. Raises
+        InternalError when the checker refuses a start.
+        """
+        state, version = self.state, self.state.version
+        rows = [state.jobs[job].row for job in untold]
+        agenda.note_rows(state)
+        agenda.prepare(state)
+        agenda.open(state, self._planner, self._checker, rows, until_ms)
+        status = self._planner.stretch(agenda, self._checker)
+        if status not in (OVER, RESTLESS):
+            raise InternalError(agenda.fault(state))
+        agenda.settle(state, self._planner, outcomes, rows)
+        self.accepted = []
+        self.cycles += agenda.plans
+        moves = agenda.last_moves(self._planner)
+        if moves:
+            self.plan = Plan(version + agenda.last_parent, moves)
 
     @property
     def was_cut_short(self) -> bool:

@@ -25,6 +25,8 @@ from typing import Final
 
 import numpy as np
 
+from clearway.engine.agenda import START_PLACE
+from clearway.engine.settle import Agenda
 from clearway.model.allocation import Allocation
 from clearway.model.cluster import ClusterSpec
 from clearway.model.errors import InternalError
@@ -40,6 +42,7 @@ from clearway.model.events import (
     NodeDown,
     NodeUp,
 )
+from clearway.model.ids import JobId
 from clearway.model.jobs import JobKind, Outcome, StopCause
 from clearway.model.plan import Cap, Migrate, Resize, Start, Stop, Suspend
 from clearway.model.units import FOREVER_MS, MILLI
@@ -82,7 +85,7 @@ class SimulatedBackend:
         outages: Sequence[Outage] = (),
         settings: BackendSettings | None = None,
     ) -> None:
-        self._jobs = jobs
+        self.jobs = jobs
         self._rows = rows
         self._nodes = cluster.nodes
         self._recorder = recorder
@@ -99,13 +102,14 @@ class SimulatedBackend:
         self._sequence = 0
         self._sequences = array("q", [0]) * len(jobs)  # by row, of simple runs: their sequence,
         self._begun_ms = array("q", [0]) * len(jobs)  # and when they began
-        self._spans_ms = array("q", [simple_span_ms(job) for job in jobs])
-        self._outcomes = [simple_outcome(job) for job in jobs]
+        self.spans_ms = array("q", [simple_span_ms(job) for job in jobs])
+        self.outcomes = [simple_outcome(job) for job in jobs]
         self._outages = outages
         self._outage = 0
         is_watched = bool(outages) or cluster.power_budget_watts is not None
         self._health = Health(cluster) if is_watched else None
         self._has_simple = not is_watched and not any(self._delays.values())
+        self._agenda: Agenda | None = None  # in runs with stretches: it keeps the ends of simple runs
         self._performers = {
             Stop: self._stop,
             Suspend: self._suspend,
@@ -127,13 +131,15 @@ class SimulatedBackend:
         """See `Backend.observe`. All that comes due at `now_ms` is told in one list, outages with their victims."""
         events, heap, awaited = self._due, self._heap, self._awaited
         later = (now_ms + 1) << _TIME_SHIFT
+        if self._agenda is not None:
+            self._end_simple(now_ms, self._agenda, events)
         while heap and heap[0] < later:
             run = awaited.pop(heappop(heap) & _SEQUENCES, None)
             if run is None:  # it left before
                 continue
             if isinstance(run, Start):
                 row = self._rows[run.job]
-                outcome = self._outcomes[row]
+                outcome = self.outcomes[row]
                 del self._runs[row]
                 self._recorder.ended_simply(row, now_ms, outcome)
                 events.append(JobFinished(now_ms, run.job, run.generation, outcome))
@@ -161,6 +167,8 @@ class SimulatedBackend:
         """When `observe` will have something to tell that cannot wait; FOREVER_MS = never unless commands come."""
         if self._due and not self._can_wait:
             return now_ms
+        if self._agenda is not None:
+            return self._agenda.endings.first_ms()
         heap, awaited = self._heap, self._awaited
         while heap and heap[0] & _SEQUENCES not in awaited:
             heappop(heap)
@@ -178,6 +186,44 @@ class SimulatedBackend:
         """Whether the job holds devices, or lies suspended in memory."""
         return row in self._runs or row in self._asleep
 
+    # --- stretches ------------------------------------------------------------------------------------------------
+
+    @property
+    def has_only_simple(self) -> bool:
+        """Whether every run will be simple: the cluster is whole and even, and so is every job."""
+        return self._has_simple and self._pace.is_plain and min(self.spans_ms, default=0) >= 0
+
+    def keep_endings(self, agenda: Agenda) -> None:
+        """From now on the agenda keeps when runs end. All of them are simple, and nothing else is asked of them."""
+        assert self.has_only_simple, "expected a run without faults, of jobs that are simple"
+        self._agenda = agenda
+
+    @property
+    def is_between_moments(self) -> bool:
+        """Whether all that is still to be told may wait for the next moment."""
+        return self._can_wait or not self._due
+
+    @property
+    def untold(self) -> list[JobId]:
+        """Jobs that were started, which is not told yet."""
+        return [event.job for event in self._due if isinstance(event, JobStarted)]
+
+    def settle(self, agenda: Agenda) -> None:
+        """Take over what a stretch left."""
+        np.frombuffer(self._generations, dtype=np.int64)[agenda.starts[START_PLACE]] = 1
+        specs = (self.jobs[place].spec for place in agenda.untold.tolist())
+        self._due = [JobStarted(agenda.now_ms, spec.id, 1) for spec in specs]
+        self._can_wait = not agenda.is_restless
+
+    def _end_simple(self, now_ms: int, agenda: Agenda, events: list[Event]) -> None:
+        """The simple runs that end now."""
+        endings = agenda.endings
+        while endings.first_ms() <= now_ms:
+            row = endings.pop()
+            outcome = self.outcomes[row]
+            self._recorder.ended_simply(row, now_ms, outcome)
+            events.append(JobFinished(now_ms, self.jobs[row].spec.id, self._generations[row], outcome))
+
     # --- starting and ending --------------------------------------------------------------------------------------
 
     def _start(self, now_ms: int, command: Start) -> None:
@@ -187,12 +233,12 @@ class SimulatedBackend:
         if row in self._runs:
             raise InternalError(f"expected job {command.job} to have left before it starts anew; found {command}")
         self._generations[row] = generation
-        span_ms = self._spans_ms[row]
+        span_ms = self.spans_ms[row]
         is_new = row not in self._asleep and row not in self._progress
         if span_ms >= 0 and is_new and self._has_simple and self._pace.is_plain:
             self._start_simply(now_ms, row, command, now_ms + span_ms)
             return
-        truth = self._jobs[row]
+        truth = self.jobs[row]
         request = truth.spec.request
         milli = len(command.allocation.nodes) * request.devices * request.share_milli
         run = Run(row, truth, command, milli, self._progress.get(row) if self._progress else None, now_ms)
@@ -214,6 +260,10 @@ class SimulatedBackend:
         """`_start` for a simple run, in one step."""
         self._recorder.began_simply(row, now_ms)
         self._due.append(JobStarted(now_ms, command.job, command.generation))
+        if self._agenda is not None:
+            self._agenda.sequence += 1
+            self._agenda.endings.push(end_ms, self._agenda.sequence, row)
+            return
         self._sequence = sequence = self._sequence + 1
         self._sequences[row] = sequence
         self._begun_ms[row] = now_ms
@@ -227,11 +277,11 @@ class SimulatedBackend:
 
     def _unfold(self, row: int, command: Start) -> Run:
         """A simple run as an object of its own, as if it had been one from its start."""
-        truth = self._jobs[row]
+        truth = self.jobs[row]
         since_ms = self._begun_ms[row]
         milli = command.allocation.replicas * truth.spec.request.device_milli
         run = Run(row, truth, command, milli, None, since_ms)
-        run.phase, run.has_begun, run.outcome = WORKING, True, self._outcomes[row]
+        run.phase, run.has_begun, run.outcome = WORKING, True, self.outcomes[row]
         if truth.spec.limit_ms is not None:
             run.limit_at_ms = since_ms + truth.spec.limit_ms
         run.sequence = self._sequences[row]
@@ -455,7 +505,7 @@ class SimulatedBackend:
             return
         self._interrupt(now_ms, run, progress)
         self._generations[row] = run.generation = command.generation
-        checkpoint = self._jobs[row].spec.checkpoint
+        checkpoint = self.jobs[row].spec.checkpoint
         if checkpoint is None and isinstance(command, Migrate):
             progress.fall_back()
         self._hold_both(now_ms, run, command.allocation)
@@ -540,7 +590,7 @@ class SimulatedBackend:
         runs = [run for row in self._health.rows_on(outage.node) if (run := self._run_of(row)) is not None]
         if outage.device is not None:
             device = self._health.device_index(outage.node, outage.device)
-            runs = [run for run in runs if _holds_device(run, device)]
+            runs = [run for run in runs if run.holds_device(device)]
         return sorted(runs, key=lambda run: run.job)
 
     def _fail(self, now_ms: int, run: Run, cause: StopCause) -> None:
@@ -548,14 +598,3 @@ class SimulatedBackend:
         self._interrupt(now_ms, run, progress)
         progress.fall_back()
         self._leave(now_ms, run, cause)
-
-
-def _holds_device(run: Run, device: int) -> bool:
-    return device in run.allocation.devices or (run.target is not None and device in run.target.devices)
-
-
-def job_rows(jobs: Sequence[TraceJob]) -> Mapping[int, int] | range:
-    """Job id → place in the workload. Where ids are 1..n, the range −1..n−1 says it without a table."""
-    if all(job.spec.id == place for place, job in enumerate(jobs, start=1)):
-        return range(-1, len(jobs))
-    return {job.spec.id: row for row, job in enumerate(jobs)}

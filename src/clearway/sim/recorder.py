@@ -132,6 +132,39 @@ class Recorder:
         self._outcome[row] = _CODE_COMPLETED if outcome is _COMPLETED else _CODE_OF_OUTCOME[outcome.value]
         self.ended += 1
 
+    # --- the same for many jobs at once, by int64[n] of rows ------------------------------------------------------
+
+    def submitted_together(self, begin: int, end: int) -> None:
+        """The jobs of these rows wait."""
+        self.pending_jobs += end - begin
+        self.pending_milli += sum(self._milli[begin:end])
+
+    def began_together(self, rows: IntColumn, at_ms: IntColumn) -> None:
+        """Each began at its own time, as in `began_simply`, its first run."""
+        milli = np.array([self._milli[row] for row in rows.tolist()], dtype=np.int64)
+        asked = int(milli.sum())
+        self.pending_jobs -= len(rows)
+        self.pending_milli -= asked
+        self.running_jobs += len(rows)
+        self.allocated_milli += asked
+        _column(self._held_since)[rows] = at_ms
+        _column(self._held_now)[rows] = milli
+        _column(self._start)[rows] = at_ms
+        _column(self._waited)[rows] += at_ms - _column(self._wait_since)[rows]
+
+    def ended_together(self, rows: IntColumn, at_ms: IntColumn, outcomes: Sequence[Outcome]) -> None:
+        """Each ended at its own time, as in `ended_simply`."""
+        held = _column(self._held_now)[rows]
+        useful = held * (at_ms - _column(self._held_since)[rows])
+        _column(self._held)[rows] += useful
+        _column(self._held_now)[rows] = 0
+        self.allocated_milli -= int(held.sum())
+        self.running_jobs -= len(rows)
+        self.useful_milli_ms += _total(useful)
+        _column(self._end)[rows] = at_ms
+        _column(self._outcome)[rows] = [_CODE_OF_OUTCOME[outcomes[row].value] for row in rows.tolist()]
+        self.ended += len(rows)
+
     def holds(self, row: int, now_ms: int, milli: int) -> None:
         """A job's devices changed to `milli` thousandths in all."""
         held = self._held_now[row]

@@ -63,6 +63,10 @@ class Run:
         self.cause: StopCause | None = None
         self.target: Allocation | None = None
 
+    def holds_device(self, device: int) -> bool:
+        """Whether the device is its own, or will be."""
+        return device in self.allocation.devices or (self.target is not None and device in self.target.devices)
+
 
 def simple_span_ms(job: TraceJob) -> int:
     """How long a simple run of the job takes; NEVER_SIMPLE where it saves, has a measured speed or may be resized."""

@@ -9,7 +9,8 @@ one call, and has the commands carried out. Order within one moment:
 4. the timer.
 
 What commands cause in the same millisecond comes in the next turn at the same time; only starts may come together with
-the next moment, where the kernel says that it has nothing to decide before. Nothing here depends on a clock,
+the next moment, where the kernel says that it has nothing to decide before. Where only plain jobs come and go, many
+moments are handled in one call (`sim.stretches`), to the same effect. Nothing here depends on a clock,
 on the order of a set or on hash values; the wall clock is read for `RunStats.wall_s` only.
 """
 
@@ -46,14 +47,15 @@ from clearway.model.events import (
 )
 from clearway.model.ids import ROOT_TENANT, JobId
 from clearway.model.units import FOREVER_MS, MILLI
-from clearway.sim.backend import BackendSettings, SimulatedBackend, job_rows
+from clearway.sim.backend import BackendSettings, SimulatedBackend
 from clearway.sim.faults import Fault
 from clearway.sim.outages import make_outages
 from clearway.sim.pace import Pace
 from clearway.sim.profiles import SpeedModel
 from clearway.sim.recorder import Recorder
 from clearway.sim.result import RunStats, SimResult
-from clearway.sim.workload import TraceJob, Workload
+from clearway.sim.stretches import Stretches, make_stretches
+from clearway.sim.workload import TraceJob, Workload, job_rows
 
 SUBMITS_PER_BATCH_MAX: Final = 16_384
 """Jobs submitted in one call of the kernel: a burst of thousands is one decision, a trace that submits everything at
@@ -112,6 +114,7 @@ def run_twin(
     progress: Callable[[int, int], None] | None = None,
     decision_log: Callable[[str], None] | None = None,
     stop_ms: int | None = None,
+    may_stretch: bool = True,
 ) -> SimResult:
     """Replay `workload` through `kernel` (a new one) on `cluster`.
 
@@ -134,6 +137,7 @@ def run_twin(
         checkers=checkers,
         progress=progress,
         decision_log=decision_log,
+        may_stretch=may_stretch,
     )
     begun_s = time.perf_counter()
     with _collector_at_rest():
@@ -172,6 +176,7 @@ class _Twin:
         checkers: Sequence[WatchesDecisions],
         progress: Callable[[int, int], None] | None,
         decision_log: Callable[[str], None] | None,
+        may_stretch: bool,
     ) -> None:
         self.kernel = kernel
         self.handle = kernel.handle
@@ -197,6 +202,9 @@ class _Twin:
         self.submit_ms = self.jobs[0].submit_ms if self.jobs else FOREVER_MS
         self.timer_ms = FOREVER_MS
         self.digest = DecisionDigest()
+        self.stretches: Stretches | None = None
+        if not (extra_events or checkers or decision_log) and may_stretch:
+            self.stretches = make_stretches(kernel, self.backend, self.recorder, self.digest)
         self.checkers = checkers
         self.progress = progress
         self.decision_log = decision_log
@@ -241,6 +249,9 @@ class _Twin:
                 recorder.sample(at_ms)
                 if self.progress is not None:
                     self.progress(recorder.ended, total)
+            if self.stretches is not None and self.pass_stretch(min(recorder.next_sample_ms + 1, stop_ms)):
+                now_ms = turn_ms = self.stretches.agenda.now_ms
+                continue
             self.turns = self.turns + 1 if at_ms == now_ms else 0
             if self.turns > TURNS_PER_MOMENT_MAX:
                 raise InternalError(f"expected time to go on; {self.turns} decisions in a row were made at {now_ms} ms")
@@ -263,6 +274,22 @@ class _Twin:
         if self.progress is not None:
             self.progress(recorder.ended, total)
         return now_ms
+
+    def pass_stretch(self, until_ms: int) -> bool:
+        """Handle the moments before `until_ms` in one stretch, if there may be one; False if none was handled."""
+        stretches = self.stretches
+        if stretches is None or self.timer_ms != FOREVER_MS or not stretches.run(self.position, until_ms):
+            return False
+        self.go_to(stretches.agenda.next)
+        self.events += stretches.agenda.events
+        self.cycles += stretches.agenda.moments
+        self.turns = self.idle_timers = 0
+        return True
+
+    def go_to(self, position: int) -> None:
+        """The job there is the next to be submitted."""
+        self.position = position
+        self.submit_ms = self.jobs[position].submit_ms if position < len(self.jobs) else FOREVER_MS
 
     def decide(self, now_ms: int, events: list[Event]) -> None:
         """Hand the events over, and have the commands carried out."""
@@ -305,8 +332,7 @@ class _Twin:
             spec = replace(job.spec, oracle_ms=job.run_ms) if self.knows_truth else job.spec
             events.append(JobSubmitted(now_ms, spec))
             position += 1
-        self.position = position
-        self.submit_ms = jobs[position].submit_ms if position < len(jobs) else FOREVER_MS
+        self.go_to(position)
 
     def take_extras(self, now_ms: int, events: list[Event]) -> None:
         """Events from outside. A job that is cancelled while it has no devices and no memory is over at once."""

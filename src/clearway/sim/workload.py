@@ -1,6 +1,6 @@
 """What the twin replays: jobs with the truth about them that no scheduler may see."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from clearway.model.cluster import ClusterSpec, QueueSpec, TenantSpec
@@ -54,3 +54,10 @@ class Workload:
     notes: tuple[str, ...] = field(default=())
     queues: tuple[QueueSpec, ...] = ()
     tenants: tuple[TenantSpec, ...] = ()
+
+
+def job_rows(jobs: Sequence[TraceJob]) -> Mapping[int, int] | range:
+    """Job id → place in the workload. Where ids are 1..n, the range −1..n−1 says it without a table."""
+    if all(job.spec.id == place for place, job in enumerate(jobs, start=1)):
+        return range(-1, len(jobs))
+    return {job.spec.id: row for row, job in enumerate(jobs)}

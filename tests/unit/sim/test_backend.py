@@ -16,8 +16,9 @@ from clearway.model.events import (
 )
 from clearway.model.jobs import Checkpoint, Elastic, JobKind, Outcome, StopCause
 from clearway.model.plan import Cap, Migrate, Resize, Start, Stop, Suspend
-from clearway.sim.backend import BackendSettings, job_rows
+from clearway.sim.backend import BackendSettings
 from clearway.sim.faults import Fault
+from clearway.sim.workload import job_rows
 from support.worlds import BackendBench, make_allocation, make_cluster, make_trace_job
 
 ONE = make_allocation([0], [0])
