@@ -200,3 +200,13 @@ def test_job_without_an_image_is_refused_with_what_to_do(cluster, process):
     cluster.add_node("n1")
     with process.client() as client, pytest.raises(Exception, match="expected `image`, found none"):
         client.submit([SubmittedFile(source="job.yaml", text="run: 'true'\n")], cwd="/", environment={})
+
+
+def test_submitted_job_goes_to_tainted_nodes_only_if_it_bears_the_taint(cluster, process):
+    cluster.add_node("n1", gpus=8, taints=[{"key": "team", "value": "vision", "effect": "NoSchedule"}])
+    with process.client() as client:
+        shy, bold = submit(client), submit(client, tolerations=["team=vision:NoSchedule"])
+        await_state(client, bold, JobState.RUNNING)
+        assert [pod["spec"]["nodeName"] for pod in own_pods(cluster, bold)] == ["n1"]
+        assert state(client, shy) is JobState.PENDING
+        client.cancel([shy, bold])

@@ -109,12 +109,13 @@ class Pods:
         tenants = {tenant.name for tenant in control.cluster().tenants}
         views = list(_find_waiting(store))
         runs = store.read_runs([view.id for view in views])
+        for view in views:
+            if not runs[view.id].origin:
+                self.backend.restore_own(view.id, runs[view.id], view.message)
         with self.backend.lock:
             for view in views:
                 origin = runs[view.id].origin
-                if not origin:
-                    book.release_own(self.backend.now_ms, view.id, view.message)
-                elif view.id not in book.jobs:
+                if origin and view.id not in book.jobs:
                     book.restore(self.backend.now_ms, view.id, origin, view.replicas, view.message)
         control.subscribe(self._take_notice)
         Intake(self.backend, control, tenants).begin()

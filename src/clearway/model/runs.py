@@ -22,6 +22,16 @@ class LimitSignal:
     shell_only: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toleration:
+    """Nodes with such a taint may run the job all the same, where the backend has taints. key: empty = any. value: None
+    = whatever the taint's is. effect: empty = whatever the taint's is."""
+
+    key: str = ""
+    value: str | None = None
+    effect: str = ""
+
+
 @made_often
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
@@ -33,7 +43,7 @@ class RunSpec:
     (`%j`, `%A_%a`); empty = default. append: output files are extended, not replaced. image: container image; empty =
     none. tasks_per_replica: processes that the script means to start in each replica. nodes, nodes_excluded: node
     names asked for, and ruled out. origin: what the backend knows the job by, where its users made it there and not
-    here; empty = it was submitted here.
+    here; empty = it was submitted here. tolerations: taints that it bears.
     """
 
     script: str
@@ -54,3 +64,4 @@ class RunSpec:
     nodes: tuple[str, ...] = ()
     nodes_excluded: tuple[str, ...] = ()
     origin: str = ""
+    tolerations: tuple[Toleration, ...] = ()

@@ -63,6 +63,8 @@ def parse_submission(request: SubmitRequest, reach: Reach, *, now_ms: int, shape
         notes.update(dict.fromkeys(parsed.notes))
         if len(jobs) > JOBS_MAX:
             raise InputError(f"expected at most {JOBS_MAX} jobs in one submission, found more; submit in parts")
+    if shape is None and any(run.tolerations for run in runs):
+        notes["`tolerations` are not acted upon: the nodes of this backend have no taints"] = None
     if shape is not None:
         jobs = [shape(job, run) for job, run in zip(jobs, runs, strict=True)]
     return Parsed(tuple(jobs), tuple(runs), _find_firsts(jobs), tuple(notes)[:NOTES_MAX])

@@ -58,6 +58,7 @@ SYNONYMS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("constraint", "node_labels", "node_selector"), "labels"),
     **dict.fromkeys(("cwd", "chdir", "working_dir"), "workdir"),
     **dict.fromkeys(("container", "docker"), "image"),
+    **dict.fromkeys(("toleration", "tolerates"), "tolerations"),
     "job_name": "name",
     "type": "kind",
     "stdout": "output",
@@ -314,6 +315,7 @@ def _make_run(model: JobModel, place: Place, document: Document) -> RunSpec:
         output=model.output,
         error=model.error,
         append=model.append,
+        tolerations=model.tolerations,
     )
 
 

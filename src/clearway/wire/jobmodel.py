@@ -6,12 +6,14 @@ from typing import Annotated, Any, Self
 import pydantic
 
 from clearway.model.jobs import DomainLevel, JobKind
+from clearway.model.runs import Toleration
 from clearway.model.units import MILLI
 from clearway.wire.dependencies import DependencyRequest, parse_dependencies
 from clearway.wire.moments import parse_moment
 from clearway.wire.problems import NOTHING, ParseError
 from clearway.wire.ranges import ArrayTasks, parse_array
 from clearway.wire.schema import Flag, Name, Schema, Text, convert, list_one, require_items
+from clearway.wire.tolerations import parse_tolerations
 from clearway.wire.units import (
     DeviceRequest,
     Scalar,
@@ -218,6 +220,7 @@ class JobModel(Schema):
     setup: str = ""
     workdir: Text = ""
     image: Text = ""
+    tolerations: Annotated[tuple[Toleration, ...], pydantic.BeforeValidator(parse_tolerations)] = ()
     env: dict[VariableName, VariableValue] = pydantic.Field(default_factory=dict)
     inherit_env: Flag = True
     input: Text = ""

@@ -55,7 +55,7 @@ from clearway.model.events import Event
 from clearway.model.ids import JobId
 from clearway.model.jobs import JobSpec, StopCause
 from clearway.model.plan import Cap, Migrate, Resize, Start, Stop, Suspend
-from clearway.model.runs import RunSpec
+from clearway.model.runs import RunSpec, Toleration
 from clearway.ports.backend import BackendCommand, Holding, World
 
 log = logging.getLogger(__name__)
@@ -115,9 +115,7 @@ class KubernetesBackend:
         """See the port. Pods that run and are in no holding are left alone: they count as held by others."""
         self._world = world
         with self.lock:
-            for resource in ("", *self.book.nodes.resources()):
-                self.book.nodes.lasting_demands.add(own_demand(resource))
-                self.book.nodes.add_demand(own_demand(resource))
+            self._know_own(())
             for holding in holdings:
                 spec, run = world.launch(holding.job)
                 places = world.locate(holding.allocation)
@@ -169,6 +167,17 @@ class KubernetesBackend:
         resource = self.book.nodes.resource_at(node, devices[0]) or DEVICE_DEFAULT if devices else ""
         return make_own_job(spec, run, resource, self._config.scheduler_name, self._config.shared)
 
+    def restore_own(self, job: JobId, run: RunSpec, message: str) -> None:
+        """A submitted job waits, as the journal says. message: why it is held."""
+        with self.lock:
+            self._know_own(run.tolerations)
+            self.book.release_own(self.now_ms, job, message)
+
+    def _know_own(self, borne: Sequence[Toleration]) -> None:
+        """Have nodes told with what pods of submitted jobs demand that bear these taints."""
+        for resource in ("", *self.book.nodes.resources()):
+            self.book.nodes.add_lasting_demand(own_demand(resource, borne))
+
     def shape(self, job: JobSpec, run: RunSpec) -> JobSpec:
         """A job that is submitted, with what its pods demand of nodes; from any thread. Raises InputError where it
         cannot run as pods."""
@@ -177,9 +186,12 @@ class KubernetesBackend:
         with self.lock:
             nodes = self.book.nodes
             found = nodes.find_resource(job.request.device_models) or DEVICE_DEFAULT
-            demand = own_demand(found if job.request.devices else "")
-            nodes.lasting_demands.add(demand)
-            label = nodes.add_demand(demand)
+            demand = own_demand(found if job.request.devices else "", run.tolerations)
+            if nodes.is_full and demand not in nodes.lasting_demands:
+                raise InputError(
+                    "expected `tolerations` as some other job has them, found more that differ than are kept"
+                )
+            label = nodes.add_lasting_demand(demand)
             models = job.request.device_models or nodes.models.keep_known(nodes.models.named(found))
             if not nodes.models.has_room(models):
                 raise InputError(

@@ -8,6 +8,7 @@ shell that hands SIGTERM on to all others, as the first process itself is not en
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from clearway.adapters.kubernetes.parse import PODS
 from clearway.model.ids import ROOT_TENANT, JobId, TenantName
 from clearway.model.jobs import JobSpec
 from clearway.model.runs import Launch, RunSpec
+from clearway.model.runs import Toleration as Borne
 
 Json = dict[str, Any]
 
@@ -100,10 +102,12 @@ def name_of(spec: JobSpec) -> str:
     return (words or "job")[: NAME_CHARACTERS_MAX - len(number)].rstrip("-") + number
 
 
-def own_demand(resource: str) -> Demand:
-    """Where a submitted job's pods may lie. resource: of its devices, "" = none. Labels are judged by the engine."""
-    tolerations = (Toleration(resource, "", "", True),) if resource else ()
-    return Demand(device=resource, others=((PODS, 1),), tolerations=tolerations)
+def own_demand(resource: str, borne: Sequence[Borne] = ()) -> Demand:
+    """Where a submitted job's pods may lie. resource: of its devices, "" = none. borne: taints that its user names.
+    Labels are judged by the engine."""
+    named = tuple(Toleration(one.key, one.value or "", one.effect, one.value is None) for one in borne)
+    own = (Toleration(resource, "", "", True),) if resource else ()
+    return Demand(device=resource, others=((PODS, 1),), tolerations=own + named)
 
 
 def find_fault(spec: JobSpec, run: RunSpec) -> str:
@@ -183,7 +187,7 @@ def _make_pod(spec: JobSpec, run: RunSpec, resource: str, scheduler: str, shared
         "restartPolicy": "Never",
         "subdomain": SERVICE,
         "terminationGracePeriodSeconds": grace_s,
-        "tolerations": [{"key": resource, "operator": "Exists"}] if resource else [],
+        "tolerations": [_render(one) for one in own_demand(resource, run.tolerations).tolerations],
         "containers": [container],
     }
     if shared.path:
@@ -195,6 +199,12 @@ def _make_pod(spec: JobSpec, run: RunSpec, resource: str, scheduler: str, shared
         if _lies_in(run.workdir, shared.path):
             container["workingDir"] = run.workdir
     return pod
+
+
+def _render(one: Toleration) -> Json:
+    """As the API server writes it, which leaves out what is empty."""
+    data = {"key": one.key, "operator": "Exists" if one.exists else "Equal", "value": one.value, "effect": one.effect}
+    return {name: text for name, text in data.items() if text}
 
 
 def _whole_script(run: RunSpec) -> str:

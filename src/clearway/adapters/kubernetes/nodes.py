@@ -51,6 +51,9 @@ ITSELF = Region("")
 """Each node is a domain of its own."""
 
 
+LASTING_MAX = 500
+"""Demands that are never forgotten: each node is told with all of them."""
+
 WANTED_MAX = 500
 """Demands, likings and regions that are kept in any case, before it is looked which of them anybody wants."""
 
@@ -80,6 +83,16 @@ class Nodes(Lying):
             label = self._demands[demand] = demand_label(demand)
             self._dirty.update(dict.fromkeys(self.entries))
         return label
+
+    def add_lasting_demand(self, demand: Demand) -> tuple[str, str]:
+        """`add_demand`, and it is never forgotten."""
+        self.lasting_demands.add(demand)
+        return self.add_demand(demand)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many demands are never forgotten that no more should be."""
+        return len(self.lasting_demands) >= LASTING_MAX
 
     def resource_at(self, name: NodeName, device: int) -> str:
         """The resource that a device of a node is one of; "" = it is not known."""

@@ -3,19 +3,25 @@
 import json
 import signal
 import subprocess
+from dataclasses import replace
 
 import pytest
 
+from clearway.adapters.kubernetes.backend import KubernetesBackend
 from clearway.adapters.kubernetes.book import NOT_MADE, TAKEN_AWAY, Book
 from clearway.adapters.kubernetes.config import KubernetesConfig, SharedFolder
-from clearway.adapters.kubernetes.manifests import FIRST_PROCESS, find_fault, make_own_job, name_of
+from clearway.adapters.kubernetes.manifests import FIRST_PROCESS, find_fault, make_own_job, name_of, own_demand
+from clearway.adapters.kubernetes.nodes import LASTING_MAX
 from clearway.adapters.kubernetes.parse import parse_node, parse_pod
+from clearway.adapters.kubernetes.placement import find_lasting_mismatch
 from clearway.adapters.kubernetes.runs import Bind, End, Follow, Launch
+from clearway.model.errors import InputError
 from clearway.model.events import JobFinished, JobResized, JobStarted, JobStopped
 from clearway.model.ids import JobId, TenantName
 from clearway.model.jobs import Checkpoint, JobSpec, Outcome, Request, StopCause
 from clearway.model.runs import Launch as LaunchPlace
 from clearway.model.runs import RunSpec
+from clearway.model.runs import Toleration as Borne
 from support.kubernetes import make_node, make_pod
 
 CONFIG = KubernetesConfig(log_folder="/nowhere", replace_ms=1_000)
@@ -31,6 +37,33 @@ def make_spec(**more):
 
 def make_own(spec=None, run=RUN, shared=SharedFolder()):  # noqa: B008 - frozen
     return make_own_job(spec or make_spec(), run, "nvidia.com/gpu", "clearway", shared)
+
+
+def test_tolerations_of_a_job_are_those_of_its_pods_and_of_what_it_demands():
+    borne = (Borne(key="team", value="vision", effect="NoSchedule"), Borne(key="any"), Borne())
+    own = make_own(run=replace(RUN, tolerations=borne))
+    spec = own.manifest["spec"]["template"]["spec"]
+    assert spec["tolerations"] == [
+        {"key": "nvidia.com/gpu", "operator": "Exists"},
+        {"key": "team", "operator": "Equal", "value": "vision", "effect": "NoSchedule"},
+        {"key": "any", "operator": "Exists"},
+        {"operator": "Exists"},
+    ]
+    demand = own_demand("nvidia.com/gpu", borne[:1])
+    for taint, admitted in (("vision", True), ("speech", False)):
+        node = make_node("n1", taints=[{"key": "team", "value": taint, "effect": "NoSchedule"}])
+        assert (find_lasting_mismatch(demand, parse_node(node, CONFIG)) == "") is admitted
+
+
+def test_demands_that_are_never_forgotten_are_bounded():
+    backend = KubernetesBackend(CONFIG)
+    spec = make_spec(request=Request(devices=0))
+    runs = [replace(RUN, tolerations=(Borne(key=f"k{number}"),)) for number in range(LASTING_MAX + 1)]
+    labels = {backend.shape(spec, run).request.node_labels for run in runs[:-1]}
+    assert len(labels) == LASTING_MAX
+    with pytest.raises(InputError, match="expected `tolerations` as some other job has them"):
+        backend.shape(spec, runs[-1])
+    assert backend.shape(spec, runs[7]).request.node_labels in labels
 
 
 class World:
