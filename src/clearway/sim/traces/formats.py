@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
 
 from clearway.model.errors import InputError
 from clearway.sim.generate import is_synthetic
@@ -12,8 +11,10 @@ from clearway.sim.synthetic import generate_from_spec
 from clearway.sim.text_files import ProgressCallback, read_head
 from clearway.sim.traces.assemble import cut_workload
 from clearway.sim.traces.gavel import read_gavel, recognise_gavel
+from clearway.sim.traces.genai import read_genai, recognise_genai
 from clearway.sim.traces.inventories import is_inventory
 from clearway.sim.traces.openb import read_dlrm, read_openb, recognise_dlrm, recognise_openb
+from clearway.sim.traces.others import say_what_it_is
 from clearway.sim.traces.philly import read_philly, recognise_philly
 from clearway.sim.traces.pollux import read_pollux, recognise_pollux
 from clearway.sim.traces.requests import (
@@ -140,34 +141,18 @@ _ALL = (
         read=_read_servegen,
     ),
     TraceFormat(
+        name="alibaba-genai",
+        summary="Alibaba image requests (cluster-trace-v2026-GenAI)",
+        recognises=recognise_genai,
+        read=_plain(read_genai),
+    ),
+    TraceFormat(
         name="alibaba-dlrm",
         summary="Alibaba recommendation-model instances (cluster-trace-gpu-v2025)",
         recognises=recognise_dlrm,
         read=_plain(read_dlrm),
     ),
 )
-
-_NO_WORKLOADS: Final = (
-    (
-        ("System,machine type", "SN,location,insert,remove", "# event_id component_id"),
-        "it is a failure log: see --faults",
-    ),
-    (
-        ("placement,", "local_bsz,", "num_nodes,num_replicas,", "progress,iteration,metric"),
-        "it holds speeds: the traces of its source find them by themselves",
-    ),
-    (("global_batch_size,",), "it holds speeds by number of GPUs and no jobs: write them as `speedup` of elastic jobs"),
-    (
-        ("time,total_job_num", "time,active,total", "date,", "timestamp_anon,value", "value,timestamp_anon"),
-        "it holds counts or measurements over time and no jobs",
-    ),
-    (
-        ("dataset,network,batch_size", ",time_stats."),
-        "it holds measurements of single programs and no jobs",
-    ),
-)
-"""First words of files that people take for workloads, and what is to be done with them. ElasticFlow publishes speeds
-only, and no trace names them."""
 
 FORMATS: Mapping[str, TraceFormat] = MappingProxyType({entry.name: entry for entry in _ALL})
 """Every format by the name that `--format` takes."""
@@ -187,8 +172,7 @@ def _say_what_else(path: Path, head: tuple[str, ...]) -> str:
     """What a file that is no list of jobs is for, told by its first line; else how to say which format it has."""
     if is_inventory(path):
         return "it is a list of nodes: give it to --cluster"
-    first = head[0] if head else ""
-    return next((use for words, use in _NO_WORKLOADS if first.startswith(words)), _say_which())
+    return say_what_it_is(head) or _say_which()
 
 
 def read_workload(
