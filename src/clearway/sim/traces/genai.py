@@ -1,7 +1,7 @@
 """Requests for images, as Alibaba published them (cluster-trace-v2026-GenAI, `lora_request_trace.csv`).
 
-A row is one request: it becomes a `task` of one device that is submitted at `gmt_create`, which its publisher shifted and
-which is read as UTC, and runs for `exec_time_seconds`, loading of models included. What failed ran as long, and failed.
+A row is one request: it becomes a `task` of one device that is submitted at `gmt_create`, which its publisher shifted
+and which is read as UTC, and runs for `exec_time_seconds`, loading of models included. What failed ran as long.
 """
 
 from pathlib import Path
