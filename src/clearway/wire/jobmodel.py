@@ -17,25 +17,16 @@ from clearway.wire.tolerations import parse_tolerations
 from clearway.wire.units import (
     DeviceRequest,
     Scalar,
-    parse_cpus,
+    parse_cpus_minimum,
     parse_devices,
     parse_duration,
-    parse_memory,
+    parse_memory_minimum,
     parse_share,
     parse_time_span,
 )
 
 REPLICAS_MAX = 100_000
 """Ten times the largest gang that anyone runs."""
-
-
-def parse_memory_minimum(value: Scalar) -> int:
-    """Bytes of `40GB`, `40GB+` or `40GB..`: at least so much. An upper bound is a ParseError."""
-    text = value.strip() if isinstance(value, str) else value
-    if isinstance(text, str) and ".." in text and not text.endswith(".."):
-        hint = "an upper bound cannot be asked for; name the models in `gpu_model`"
-        raise ParseError(expected="a memory size or minimum, such as 40GB or 40GB..", found=value, hint=hint)
-    return parse_memory(text.removesuffix("..").removesuffix("+") if isinstance(text, str) else text)
 
 
 def _read_command(value: object) -> object:
@@ -118,7 +109,7 @@ class ResourcesModel(Schema):
     gpu_model: Annotated[tuple[Name, ...], pydantic.BeforeValidator(list_one)] = ()
     gpu_memory: Annotated[int, convert(parse_memory_minimum)] = 0
     gpu_fraction: Annotated[int, convert(parse_share)] = MILLI
-    cpus: Annotated[int, convert(parse_cpus)] = 0
+    cpus: Annotated[int, convert(parse_cpus_minimum)] = 0
     memory: Annotated[int, convert(parse_memory_minimum)] = 0
     labels: dict[Name, Text] = pydantic.Field(default_factory=dict)
     exclusive: Flag = False

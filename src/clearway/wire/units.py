@@ -63,14 +63,6 @@ Scalar = str | int | float
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """At least `low`, at most `high` (None = no upper bound), in the unit of the function that made it."""
-
-    low: int
-    high: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class DeviceRequest:
     """`count` devices; model empty = any; memory_bytes 0 = any."""
 
@@ -247,33 +239,11 @@ def render_memory(size_bytes: int) -> str:
     return rendered + "B"
 
 
-def parse_sky_memory(value: Scalar) -> Range:
-    """SkyPilot's `memory`, bytes: `32` and `32GB` are 32 GiB exactly, `32+` is at least that."""
-    expected = "a size in GB as SkyPilot writes it, such as 32, 32+ or 64GB+"
-    cleaned, open_end = _split_plus(value, expected)
-    size = parse_memory(f"{cleaned}GB" if re.fullmatch(_NUMBER, cleaned) else cleaned)
-    return Range(size, None if open_end else size)
-
-
-def parse_sky_cpus(value: Scalar) -> Range:
-    """SkyPilot's `cpus`, thousandths: `4` or `4+`."""
-    cleaned, open_end = _split_plus(value, "a number of CPUs as SkyPilot writes it, such as 4 or 4+")
-    milli = parse_cpus(cleaned)
-    return Range(milli, None if open_end else milli)
-
-
-def parse_memory_range(value: Scalar) -> Range:
-    """dstack's range of memory, bytes: `24GB..40GB`, `24GB..`, `..40GB`, `24GB` (exactly)."""
-    expected = "a memory size or range, such as 24GB, 24GB.. or 24GB..40GB"
-    low, high = _split_range(value, expected)
-    return _ordered(parse_memory(low) if low else 0, parse_memory(high) if high else None, value, expected)
-
-
-def parse_count_range(value: Scalar) -> Range:
-    """dstack's range of counts: `1..8`, `2..`, `..4`, `4` (exactly)."""
-    expected = "a count or range, such as 4, 2.. or 1..8"
-    low, high = _split_range(value, expected)
-    return _ordered(parse_count(low) if low else 0, parse_count(high) if high else None, value, expected)
+def parse_memory_minimum(value: Scalar) -> int:
+    """Bytes of `40GB`, `40GB+` or `32+` (SkyPilot, in GB), `40GB..` (dstack): at least so much."""
+    text = _strip_open_end(value, "a memory size or minimum, such as 40GB or 40GB..")
+    is_sky = isinstance(value, str) and value.strip().endswith("+") and re.fullmatch(_NUMBER, str(text)) is not None
+    return parse_memory(f"{text}GB" if is_sky else text)
 
 
 # --- counts, CPUs, shares, devices, power -----------------------------------------------------------------------------
@@ -294,6 +264,11 @@ def parse_cpus(value: Scalar) -> int:
         raise ParseError(expected=_CPUS_EXPECTED, found=value, hint="500m is half a CPU")
     number, milli = match.groups()
     return _bounded(math.ceil(Fraction(number) * (1 if milli else MILLI)), value, _CPUS_EXPECTED)
+
+
+def parse_cpus_minimum(value: Scalar) -> int:
+    """Thousandths of `4`, `4+` (SkyPilot) or `4..` (dstack): at least so many."""
+    return parse_cpus(_strip_open_end(value, "a number of CPUs or minimum, such as 4, 0.5 or 4.."))
 
 
 def parse_share(value: Scalar) -> int:
@@ -409,23 +384,12 @@ def _hint_quantity(cleaned: str) -> str:
     return "kilo is a small k; powers of two end in i, such as Ki"
 
 
-def _split_plus(value: Scalar, expected: str) -> tuple[str, bool]:
-    cleaned = _clean(value, expected)
-    return cleaned.removesuffix("+"), cleaned.endswith("+")
-
-
-def _split_range(value: Scalar, expected: str) -> tuple[str, str]:
-    """Both ends of `a..b` (empty = open); a single value is both its ends."""
-    cleaned = _clean(value, expected)
-    if ".." not in cleaned:
-        return cleaned, cleaned
-    low, _, high = (part.strip() for part in cleaned.partition(".."))
-    if not low and not high:
-        raise ParseError(expected=expected, found=value, hint="give at least one end")
-    return low, high
-
-
-def _ordered(low: int, high: int | None, found: Scalar, expected: str) -> Range:
-    if high is not None and high < low:
-        raise ParseError(expected=expected, found=found, hint="the upper end is below the lower one")
-    return Range(low, high)
+def _strip_open_end(value: Scalar, expected: str) -> Scalar:
+    """Without the `+` or `..` that says: or more. Raises ParseError for an upper bound."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if ".." in text and not text.endswith(".."):
+        hint = "an upper bound cannot be asked for: leave it out; which GPUs will do is said by `gpu_model`"
+        raise ParseError(expected=expected, found=value, hint=hint)
+    return text.removesuffix(".." if text.endswith("..") else "+")

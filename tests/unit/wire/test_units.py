@@ -7,22 +7,19 @@ from clearway.model.units import DAY_MS, GIB, HOUR_MS, KIB, MIB, MINUTE_MS, SECO
 from clearway.wire.units import (
     AMOUNT_MAX,
     DeviceRequest,
-    Range,
     describe_time,
     parse_count,
-    parse_count_range,
     parse_cpus,
+    parse_cpus_minimum,
     parse_devices,
     parse_duration,
     parse_kubernetes_cpu,
     parse_kubernetes_memory,
     parse_memory,
-    parse_memory_range,
+    parse_memory_minimum,
     parse_milli,
     parse_power,
     parse_share,
-    parse_sky_cpus,
-    parse_sky_memory,
     parse_slurm_memory,
     parse_slurm_time,
     parse_time_span,
@@ -198,22 +195,22 @@ def test_job_file_memory_without_a_unit_is_an_error_with_a_hint():
         parse_memory(64)
 
 
-def test_sky_sizes_are_gibibytes_with_an_open_end_at_plus():
-    assert parse_sky_memory("32+") == Range(32 * GIB, None)
-    assert parse_sky_memory(32) == Range(32 * GIB, 32 * GIB)
-    assert parse_sky_memory("512MB+") == Range(512 * MIB, None)
-    assert parse_sky_cpus("4+") == Range(4000, None)
+def test_sizes_of_skypilot_and_dstack_that_are_open_above_are_minima():
+    assert [parse_memory_minimum(text) for text in ("32+", "32GB+", "32GB..", "32GB")] == [32 * GIB] * 4
+    assert parse_memory_minimum("512MB+") == 512 * MIB
+    assert [parse_cpus_minimum(value) for value in ("4+", "4..", "4", 4, "4000m")] == [4000] * 5
 
 
-def test_dstack_ranges_are_open_at_either_end():
-    assert parse_memory_range("24GB..40GB") == Range(24 * GIB, 40 * GIB)
-    assert parse_memory_range("24GB..") == Range(24 * GIB, None)
-    assert parse_memory_range("..40GB") == Range(0, 40 * GIB)
-    assert parse_memory_range("24GB") == Range(24 * GIB, 24 * GIB)
-    assert parse_count_range("1..8") == Range(1, 8)
-    for text in ("..", "40GB..24GB", "24..40"):
-        with pytest.raises(InputError):
-            parse_memory_range(text)
+@pytest.mark.parametrize("parse", [parse_memory_minimum, parse_cpus_minimum])
+@pytest.mark.parametrize("text", ["..", "+", "..40GB", "24GB..40GB", "1..8", "40++", "40+.."])
+def test_upper_bounds_and_half_sizes_are_errors(parse, text):
+    with pytest.raises(InputError):
+        parse(text)
+
+
+def test_a_size_without_a_unit_stays_an_error_where_nothing_says_whose_it_is():
+    with pytest.raises(InputError, match="write 32GB or 32MB"):
+        parse_memory_minimum("32..")
 
 
 def test_shares_are_exact_thousandths():
