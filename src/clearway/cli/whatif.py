@@ -81,7 +81,7 @@ def _show(session: Session, outlook: "Outlook", source: str) -> None:
         show_table(session, session.translate("How long until what waits would start"), table)
     if len(outlook.waiting) > ROWS_MAX:
         session.note("{count} more in the JSON", count=len(outlook.waiting) - ROWS_MAX)
-    begin = session.translate("now") if not source else source
+    begin = source or session.translate("now")
     title = session.say("All jobs, from {begin} until the last has ended; * best of the column", begin=begin)
     show_comparison(session, outlook.comparison, title)
 
