@@ -78,7 +78,7 @@ class KubernetesBackend:
     """Implements `clearway.ports.backend.LastingBackend` on a real cluster.
 
     Public beside the port. For the composition, to be set before `nodes` is called: `may_write`, see `Client`;
-    `known_nodes`, which gives those of the journal, in the order in which they were added; `known_models` of devices,
+    `guard_thread`, called in the thread that writes, which returns what is called once it writes no more; `known_nodes`, which gives those of the journal, in the order in which they were added; `known_models` of devices,
     in the order of their numbers in the engine. For the intake: `book` under `lock`; `now_ms`, the time of the last
     observation; `reasons` and `call_later`, for the backend's own thread; `serve` and `poke`.
     """
@@ -90,13 +90,14 @@ class KubernetesBackend:
         self.known_nodes: Callable[[], Iterable[NodeSpec]] = tuple
         self.known_models: Callable[[], Iterable[str]] = tuple
         self.may_write: Callable[[], bool] | None = None
+        self.guard_thread: Callable[[], Callable[[], None]] = lambda: _nothing
         self._on_change: Callable[[], None] = _nothing
         self._config = config
         self._world: World | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._listed = {path: threading.Event() for path in (NODES, PODS, *OTHERS)}
-        self._is_poked = self._is_served = self._is_waking = False
+        self._is_poked = self._is_served = self._is_waking = self._has_performed = False
         self._failure: Exception | None = None
         self._main: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -144,8 +145,9 @@ class KubernetesBackend:
                     spec, run = self._world.launch(command.job)
                     places = self._world.locate(command.allocation)
                     own = self._make_own(spec, run, places)
-                    known = spec.limit_ms, own, spec.request.crowds
+                    known, had_news = (spec.limit_ms, own, spec.request.crowds), self.book.nodes.has_news
                     self.book.start(now_ms, command.job, command.generation, places, run.origin, *known)
+                    self.book.nodes.has_news = had_news  # where it lies now the engine knows
                 case Stop():
                     self.book.stop(now_ms, command.job, command.generation, command.cause)
                 case Migrate() | Resize():
@@ -156,8 +158,8 @@ class KubernetesBackend:
                     self.book.stop(now_ms, command.job, command.generation - 1, StopCause.MIGRATED)
                 case Cap():
                     pass
+        self._has_performed = True
         self.poke()
-        self._world.wake()
 
     def _make_own(self, spec: JobSpec, run: RunSpec, places: Sequence[Place]) -> OwnJob | None:
         """The Job of a job that was submitted here; None for one of pods that others made."""
@@ -248,6 +250,7 @@ class KubernetesBackend:
                     raise UnreachableError(f"kubernetes: expected lists of nodes and pods within {READY_S:.0f} s")
 
     def _run(self) -> None:
+        release = self.guard_thread()
         try:
             asyncio.run(self._serve())
         except asyncio.CancelledError:
@@ -255,6 +258,8 @@ class KubernetesBackend:
         except Exception as error:  # handed to the thread that waits for the lists
             log.exception("the thread of the Kubernetes backend ended")
             self._failure = error
+        finally:
+            release()
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -411,6 +416,9 @@ class KubernetesBackend:
         for source in wanted:
             self.spawn(self._look_up(source))
         self._on_change()
+        self._wake_soon(is_urgent=is_urgent)
+
+    def _wake_soon(self, *, is_urgent: bool) -> None:
         if is_urgent:
             self._wake()
         elif not self._is_waking:
@@ -465,10 +473,13 @@ class KubernetesBackend:
     def _act(self) -> None:
         self._is_poked = False  # before the book is read: what comes after that pokes again
         with self.lock:
-            actions = self.book.take_actions()
+            actions, is_urgent = self.book.take_actions(), not self._is_served or self.book.is_urgent
         for action in actions:
             self.spawn(self._carry_out(action))
         self._on_change()
+        if self._has_performed:  # else it was the driver that just looked
+            self._has_performed = False
+            self._wake_soon(is_urgent=is_urgent)
 
     async def _carry_out(self, action: Action) -> None:
         match action:

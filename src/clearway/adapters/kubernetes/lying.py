@@ -17,11 +17,12 @@ from clearway.model.ids import NodeName
 
 class Lying:
     """The half of `Nodes` that only notes. ours: uids of pods that are in a run of Clearway, whose resources the engine
-    counts itself."""
+    counts itself. has_news: whether something changed since the engine was told."""
 
     def __init__(self, config: KubernetesConfig) -> None:
         self.entries: dict[str, NodeEntry] = {}
         self.ours: set[str] = set()
+        self.has_news = False
         self._dirty: dict[str, None] = {}
         self._unbound: set[str] = set()
         self._homeless: dict[str, dict[str, PodFacts]] = {}
@@ -74,14 +75,14 @@ class Lying:
         offers = zip(resources, (group.model for group in make_groups(entry.facts)), strict=True)
         self.models.put(name, (*offers, *(("", group[0].model) for group in self.claims.groups_on(name))))
 
-    @property
-    def has_news(self) -> bool:
-        """Whether `tell` has anything to look at."""
-        return bool(self._dirty)
-
     def touch(self, name: str) -> None:
         """Something about the node, or on it, changed."""
-        self._dirty[name] = None
+        self._dirty[name], self.has_news = None, True
+
+    def touch_nodes(self) -> None:
+        """Something changed that is about all nodes."""
+        self._dirty.update(dict.fromkeys(self.entries))
+        self.has_news = True
 
     def lay(self, pod: PodFacts, node: str) -> None:
         """The pod lies on the node and holds what it asks."""

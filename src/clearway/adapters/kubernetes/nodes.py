@@ -81,7 +81,7 @@ class Nodes(Lying):
         label = self._demands.get(demand)
         if label is None:
             label = self._demands[demand] = demand_label(demand)
-            self._dirty.update(dict.fromkeys(self.entries))
+            self.touch_nodes()
         return label
 
     def add_lasting_demand(self, demand: Demand) -> tuple[str, str]:
@@ -199,7 +199,7 @@ class Nodes(Lying):
         if region not in self._regions:
             self._regions[region] = region.label
             if region.label != region.domain:
-                self._dirty.update(dict.fromkeys(self.entries))
+                self.touch_nodes()
 
     def _add_liking(self, pod: PodFacts) -> str:
         """The label by which nodes say how much this pod likes them; "" = it likes all alike."""
@@ -209,7 +209,7 @@ class Nodes(Lying):
         liking = pod.wishes, pod.demand.tolerations
         if liking not in self._likings:
             self._likings[liking] = liking_label(liking)
-            self._dirty.update(dict.fromkeys(self.entries))
+            self.touch_nodes()
         return self._likings[liking]
 
     def sweep(self, used: Callable[[], Iterable[Wants]]) -> None:
@@ -361,7 +361,7 @@ class Nodes(Lying):
         """Events about every node that changed since the last call. is_first: what nodes offer was told just now by
         `specs`; what has changed of it since then is told by the next call."""
         events: list[Event] = []
-        names, self._dirty = sorted(self._dirty), {}
+        names, self._dirty, self.has_news = sorted(self._dirty), {}, False
         for name in names:
             entry = self.entries.get(name)
             if entry is not None:
