@@ -1,7 +1,8 @@
 """A lasting backend for tests: it simulates run times, keeps the port's rules, and fails what a script says.
 
 Its time is that of the calls: `next_ms` says when it will have something to tell. A job's script says how it runs:
-`run_ms=5000 outcome=FAILED start_ms=100 save_ms=50` (or `save_ms=never`), each with a default.
+`run_ms=5000 outcome=FAILED start_ms=100 save_ms=50` (or `save_ms=never`), each with a default; `setup_ms=100` is a
+start that takes as long and says at once that its setup step runs.
 It checks what no driver may do: one device twice, one job twice. It forgets what it told only when it is asked again
 (`connect` may come in between, from the next driver).
 """
@@ -15,6 +16,7 @@ from clearway.model.events import (
     DeviceDown,
     DeviceUp,
     JobFinished,
+    JobPreparing,
     JobResized,
     JobStarted,
     JobStopped,
@@ -291,7 +293,9 @@ class FakeBackend:
             cause = StopCause.UNSTARTABLE if command.job in self.unstartable else StopCause.START_FAILED
             self._leave(now_ms, run, cause, run.saved_ms, "it would not start")
             return
-        run.due_ms = now_ms + int(words.get("start_ms", 0))
+        run.due_ms = now_ms + int(words.get("start_ms", words.get("setup_ms", 0)))
+        if "setup_ms" in words:
+            self._due.append(JobPreparing(now_ms, run.job, run.generation))
         if run.due_ms == now_ms:
             self._begin_work(now_ms, run)
 

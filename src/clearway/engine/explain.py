@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from clearway.engine.box import META_RESERVATIONS, RES_JOB, RES_START
 from clearway.engine.dominant import rows_in_turn
 from clearway.engine.explain_budgets import find_budgeted
+from clearway.engine.explain_closed import find_closed, without_closed
 from clearway.engine.explain_limits import find_blocks, find_limits
 from clearway.engine.explain_neighbours import find_neighbours
 from clearway.engine.explain_power import find_power
@@ -117,16 +118,18 @@ def _find_all(state: ClusterState, record: JobRecord) -> list[Finding]:
     if claim is not None:
         return [_find_cleaning(state, claim)]
     blocks, limits = find_blocks(state, record), find_limits(scene, record, need)
-    never = find_never(state, need)
+    plain = without_closed(state, record, need)
+    never = find_never(state, plain)
     if never is not None:
         return [*blocks, never, *limits]
-    down = find_down(state, need)
-    room = [down] if down is not None else find_in_use(scene, need)
+    down = find_down(state, plain)
+    closed = find_closed(state, record, need, plain) if down is None else None
+    room = [one for one in (down, closed) if one is not None] or find_in_use(scene, need)
     if record.phase == PHASE_BLOCKED:
         return [*blocks, *limits, *room] if blocks else [*_as_recorded(state, record), *limits, *room]
     beside = [] if room else _find_reserved(scene, record, need)
     power = find_power(scene, record, need, has_room=not (room or beside))
-    if room and down is None:
+    if room and down is None and closed is None:
         room = [*room, *find_protected(scene, record, need), *find_budgeted(scene, record, need)]
     found = [*limits, *power, *room, *beside] or find_neighbours(state, record)
     found.extend(_find_ahead(state, record, waits_for_room=bool(room or beside or power) or not found))

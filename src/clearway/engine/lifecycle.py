@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from clearway.engine.closed import asked_of
 from clearway.engine.hold import (
     START_NO_ROOM,
     STARTED,
@@ -124,7 +125,7 @@ class Lifecycle:
     def on_submitted(self, event: JobSubmitted) -> None:
         """A job is accepted: it gets a row, and waits."""
         state, spec = self.state, event.job
-        job, request, rows, accounts = spec.id, spec.request, state.rows, state.accounts
+        job, request, rows, accounts = spec.id, asked_of(state, spec), state.rows, state.accounts
         if job in state.jobs or job in state.dependencies.outcomes:
             raise InternalError(f"job {job} was submitted twice; a job's id is given once and never reused")
         row = rows.free.pop() if rows.free else rows.new()

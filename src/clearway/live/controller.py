@@ -101,8 +101,8 @@ class Controller:
         snapshots: Snapshots | None = None,
     ) -> None:
         self._settings = settings or ControlSettings()
-        self._memory = Memory(kernel, self._settings.guard)
-        self._pacer = Pacer(lambda: self._memory, self._settings.guard.delay_ms, is_on=self._settings.paces_starts)
+        self._memory = Memory(kernel, self._settings.guard, paces=self._settings.paces_starts)
+        self._pacer = Pacer(lambda: self._memory)
         self._backend = backend
         self._store = store
         self._clock = clock
@@ -153,10 +153,7 @@ class Controller:
         known = memory.draft()
         for event in self._told:
             known.note(event)
-        unanswered = tuple(memory.books.unanswered(known))
-        for command in unanswered:
-            self._backend.perform(now_ms, command)
-        self._pacer.note_performed(now_ms, unanswered)
+        self._perform(memory.books.unanswered(known), now_ms)
         self._turn_without_requests(now_ms)
         self._is_ready = True
 
@@ -472,7 +469,7 @@ class Controller:
         if self._carried and not self._append(Changes(events=tuple(self._carried)), now_ms):
             raise StorageError(f"the policy stays as it is: {self._storage_error}; try again later")
         self._carried.clear()
-        memory = Memory(Kernel(policy, RuntimeHistory()), self._settings.guard)
+        memory = Memory(Kernel(policy, RuntimeHistory()), self._settings.guard, paces=self._settings.paces_starts)
         self._recall(memory)
         with self._lock:
             memory.kernel = self._memory.kernel.become(memory.kernel)

@@ -61,10 +61,10 @@ class Decided:
 
 class Memory:
     """kernel: decides. books: jobs that have not ended. runs: how to run each of them. views: nodes, queues, tenants.
-    keys: of submissions. last_id: the highest number of a job. guard: which nodes and jobs fail starts. basis: see
-    `clearway.live.snapshot`."""
+    keys: of submissions. last_id: the highest number of a job. guard: which nodes and jobs fail starts. paces: see
+    `Guard`. basis: see `clearway.live.snapshot`."""
 
-    def __init__(self, kernel: Kernel, guard: GuardSettings) -> None:
+    def __init__(self, kernel: Kernel, guard: GuardSettings, *, paces: bool = True) -> None:
         self.kernel = kernel
         self.basis = make_basis(kernel.policy.fair_share.half_life_ms, guard)
         self.books = Books()
@@ -73,7 +73,7 @@ class Memory:
         self.keys = Keys()
         self.runs: dict[JobId, RunSpec] = {}
         self.last_id = JobId(0)
-        self.guard = Guard(guard, self.books.jobs.get)
+        self.guard = Guard(guard, self.books.jobs.get, paces=paces)
         self._demand: DemandFeed | None = DemandFeed()
 
     # --- the journal ----------------------------------------------------------------------------------------------
@@ -88,6 +88,8 @@ class Memory:
         draft = self.draft()
         draft.note(event)
         self.books.commit(draft)
+        if isinstance(event, PlanAccepted):
+            self.guard.note_plan(event)
         if draft.changed:
             self.last_id = max(self.last_id, *draft.changed)
         return draft
@@ -248,6 +250,8 @@ class Memory:
             planned.note(plan)
         before |= {job: self.books.jobs.get(job) for job in planned.changed if job not in before}
         self._commit(planned)
+        for plan in plans:
+            self.guard.note_plan(plan)
         return Decided(commands, plans, (draft, planned), before)
 
     def _commit(self, draft: Draft) -> None:

@@ -3,7 +3,17 @@
 import logging
 from collections.abc import Callable, Mapping
 
-from clearway.model.events import DeviceDown, DeviceUp, Event, NodeAdded, NodeDown, NodeDrained, NodeUp
+from clearway.model.events import (
+    DeviceDown,
+    DeviceUp,
+    Event,
+    NodeAdded,
+    NodeClosed,
+    NodeDown,
+    NodeDrained,
+    NodeOpened,
+    NodeUp,
+)
 from clearway.model.ids import ROOT_TENANT
 from clearway.ports.control import Notice
 from clearway.ports.views import JobView
@@ -15,6 +25,8 @@ _NODE_WORDS: Mapping[type, str] = {
     NodeDown: "down",
     NodeUp: "up",
     NodeDrained: "drained",
+    NodeClosed: "closed",
+    NodeOpened: "opened",
     DeviceDown: "device_down",
     DeviceUp: "device_up",
 }
@@ -60,6 +72,8 @@ class Notices:
             return
         name = event.node.name if isinstance(event, NodeAdded) else getattr(event, "node", "")
         data: dict[str, object] = {"node": name, "change": word, "reason": getattr(event, "reason", "")}
+        if isinstance(event, NodeClosed | NodeOpened):
+            data["user"] = event.user
         if isinstance(event, DeviceDown | DeviceUp):
             data["device"] = event.device
         self._tell(at_ms, "node", ROOT_TENANT, data)

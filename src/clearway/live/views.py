@@ -31,7 +31,18 @@ from clearway.engine.tables import (
 )
 from clearway.live.books import Book, Place, each_part
 from clearway.model.allocation import Allocation
-from clearway.model.events import DeviceDown, DeviceUp, Event, NodeAdded, NodeChanged, NodeDown, NodeDrained, NodeUp
+from clearway.model.events import (
+    DeviceDown,
+    DeviceUp,
+    Event,
+    NodeAdded,
+    NodeChanged,
+    NodeClosed,
+    NodeDown,
+    NodeDrained,
+    NodeOpened,
+    NodeUp,
+)
 from clearway.model.ids import JobId, NodeName
 from clearway.model.plan import ReasonCode
 from clearway.model.units import MILLI
@@ -50,7 +61,9 @@ CYCLES_KEPT: Final = 1_000
 """Decision cycles that the percentiles are of."""
 
 
-_TAKEN: Final = frozenset((NodeAdded, NodeChanged, NodeDown, NodeDrained, NodeUp, DeviceDown, DeviceUp))
+_TAKEN: Final = frozenset(
+    (NodeAdded, NodeChanged, NodeClosed, NodeDown, NodeDrained, NodeOpened, NodeUp, DeviceDown, DeviceUp)
+)
 """What `Views.note` regards."""
 
 
@@ -117,6 +130,8 @@ class Views:
                 self._touch(part.node)
             elif isinstance(part, NodeDrained):
                 self.drain_reasons[part.node] = part.reason
+                self._touch(part.node)
+            elif isinstance(part, NodeClosed | NodeOpened):
                 self._touch(part.node)
             elif isinstance(part, NodeChanged):
                 self._touch(part.node.name)
@@ -283,8 +298,13 @@ class Views:
             memory_bytes=int(column[NODE_MEM_TOTAL]) if counts_memory else None,
             memory_free_bytes=int(column[NODE_MEM_FREE]) if counts_memory else None,
             labels=spec.labels,
-            reason=(self.drain_reasons if is_up else self._down_reasons).get(spec.name, ""),
+            reason=self._reason(spec.name, self.drain_reasons if is_up else self._down_reasons),
         )
+
+    def _reason(self, node: str, reasons: Mapping[str, str]) -> str:
+        """Why a node is down or drained, or from whom it is kept and why."""
+        kept = {user: nodes[node] for user, nodes in self._state.closed.items() if node in nodes}
+        return reasons.get(node) or "; ".join(f"kept from {user}: {why}" for user, why in kept.items())
 
     def _devices(self, index: int) -> tuple[DeviceView, ...]:
         inventory = self._state.inventory

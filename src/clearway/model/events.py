@@ -65,6 +65,28 @@ class NodeDrained:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeClosed:
+    """A driver that saw starts fail keeps a node from one user: nothing new of his starts on it, of others it does.
+
+    reason: what was seen, for people.
+    """
+
+    at_ms: int
+    node: NodeName
+    user: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOpened:
+    """A node is no longer kept from that user."""
+
+    at_ms: int
+    node: NodeName
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceDown:
     """One device failed, or is held by what is not ours. device: index within the node. reason: what was seen."""
 
@@ -157,6 +179,16 @@ class JobReleased:
 
     at_ms: int
     job: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class JobPreparing:
+    """What comes before the replicas of this generation runs, such as a setup step, and may take long: its nodes can
+    start processes."""
+
+    at_ms: int
+    job: JobId
+    generation: int
 
 
 @made_often
@@ -332,6 +364,8 @@ Event = (
     | NodeDown
     | NodeUp
     | NodeDrained
+    | NodeClosed
+    | NodeOpened
     | DeviceDown
     | DeviceUp
     | QueueSet
@@ -343,6 +377,7 @@ Event = (
     | JobRequeued
     | JobHeld
     | JobReleased
+    | JobPreparing
     | JobStarted
     | CheckpointSaved
     | JobFinished

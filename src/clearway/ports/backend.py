@@ -7,6 +7,7 @@ event, not an exception.
 What every backend keeps to:
 
 - `Start(job, generation, allocation)`: runs all replicas on exactly these devices; `JobStarted` once all of them run.
+  `JobPreparing` may come before, where something runs first that may take long.
   A run ends with `JobFinished`: by itself, or with `Outcome.TIMEOUT` at `limit_ms` after its `JobStarted`. A resize or
   migration does not begin the limit anew; a new start does. A start that cannot be carried out is a `JobStopped` with
   `StopCause.START_FAILED`, or `UNSTARTABLE` where the backend knows that the job is to blame and not the node.

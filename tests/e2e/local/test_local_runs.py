@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clearway.model.events import JobFinished, JobStarted, JobStopped
+from clearway.model.events import JobFinished, JobPreparing, JobStarted, JobStopped
 from clearway.model.jobs import Outcome, Request, StopCause
 from clearway.model.plan import Stop
 from clearway.model.runs import Launch, LimitSignal
@@ -95,6 +95,17 @@ def test_setup_runs_once_per_node_before_all_replicas(bench):
     lines = bench.output(5).splitlines()
     assert sorted(lines[:2]) == ["setup n0", "setup n1"]
     assert sorted(lines[2:]) == ["run 0", "run 1", "run 2"]
+
+
+def test_setup_that_takes_long_is_told_when_it_runs(bench):
+    bench.add(5, "true", run={"setup": "while [ ! -e go ]; do sleep 0.01; done"})
+    bench.start(5)
+    bench.wait(JobPreparing, 5)
+    assert not [event for event in bench.events if isinstance(event, JobStarted)]
+    (bench.workdir / "go").touch()
+    bench.wait(JobStarted, 5)
+    finish(bench, 5)
+    assert len([event for event in bench.events if isinstance(event, JobPreparing)]) == 1
 
 
 def test_failed_setup_is_a_failed_start(bench):

@@ -37,6 +37,7 @@ from clearway.model.events import (
     DeviceUp,
     Event,
     JobFinished,
+    JobPreparing,
     JobResized,
     JobStarted,
     JobStopped,
@@ -74,6 +75,7 @@ class _Job:
     generation: int
     devices: frozenset[Device] = frozenset()
     nodes: frozenset[NodeName] = frozenset()
+    is_prepared: bool = False
     is_started: bool = False
     is_suspended: bool = False
     before: int = 0
@@ -431,6 +433,9 @@ class LocalBackend:
         if report.resized_ms and note.before:
             note.before = 0
             self._due.append(JobResized(_at(report.resized_ms, now_ms), job, report.generation))
+        if report.prepared_ms and not (note.is_prepared or note.is_started):
+            note.is_prepared = True
+            self._due.append(JobPreparing(_at(report.prepared_ms, now_ms), job, report.generation))
         if report.started_ms and not note.is_started:
             note.is_started = True
             self._due.append(JobStarted(_at(report.started_ms, now_ms), job, report.generation))

@@ -115,16 +115,17 @@ class Launch:
 class Report:
     """What is true of a run. phase: `starting`, `running`, `suspended`, `ended`.
 
-    started_ms: Unix time at which all replicas ran; 0 = not yet. resized_ms: when it took over from the generation
-    before it; 0 = it did not. goes_on: it was frozen under an earlier generation. progress: what it says of itself, in
-    thousandths; -1 = nothing. saved_ms: work that is safe. saved_at_ms: when that was saved. end: `finished` or
-    `stopped`; outcome or cause says more. stuck: (node, device, reason) of devices that its processes cannot be driven
-    from.
+    prepared_ms: Unix time at which the setup step ran; 0 = not yet, or there is none. started_ms: that of all replicas.
+    resized_ms: when it took over from the generation before it; 0 = it did not. goes_on: it was frozen under an earlier
+    generation. progress: what it says of itself, in thousandths; -1 = nothing. saved_ms: work that is safe.
+    saved_at_ms: when that was saved. end: `finished` or `stopped`; outcome or cause says more. stuck: (node, device,
+    reason) of devices that its processes cannot be driven from.
     """
 
     job: int
     generation: int
     phase: str = "starting"
+    prepared_ms: int = 0
     started_ms: int = 0
     resized_ms: int = 0
     goes_on: bool = False

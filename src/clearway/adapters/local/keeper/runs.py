@@ -191,6 +191,9 @@ class Run:
         if failure:
             self._fail_start(explain_failure(failure), by_job=is_own_failure(failure))
         elif self.stage == "setup":
+            if not self.pipes and not self.report.prepared_ms:
+                self.report.prepared_ms = now_ms()
+                self.host.announce(self.report)
             self._launch_after_setup()
         elif not self.pipes and self.stage == "launching" and self.purpose is None:
             self._run()
@@ -260,13 +263,9 @@ class Run:
         self.kill_tick = min(self.kill_tick, tick_ms() + wait_ms)
         self.advance()
 
-    def _clients(self) -> set[int]:
-        """Those of the main processes that only wait for what a daemon has started."""
-        return set(self.mains) if self.launch.docker and not self.is_in_setup else set()
-
     def _jobs_own(self) -> list[int]:
-        """Its processes, without clients."""
-        clients = self._clients()
+        """Its processes, without those that only wait for what a daemon has started."""
+        clients = self.mains if self.launch.docker and not self.is_in_setup else ()
         pids = dict.fromkeys((*self.mains, *(self.group.pids() if self.group else ())))
         return [pid for pid in pids if pid not in clients]
 
