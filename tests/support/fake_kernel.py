@@ -29,6 +29,7 @@ class AnyOrder:
     refresh_ms = None
     by_priority = False
     by_arrival = False
+    is_fixed = False
     learns = False
 
     def keys(self, jobs):

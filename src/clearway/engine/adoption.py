@@ -51,6 +51,7 @@ class ByArrival:
     refresh_ms: None = None
     by_priority: bool = False
     by_arrival: bool = True
+    is_fixed: bool = True
     learns: bool = True
 
     def keys(self, jobs: JobsView) -> FloatArray:

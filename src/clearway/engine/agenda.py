@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearway.engine.box import addresses_of
-from clearway.engine.compiled import IS_PLAIN_PYTHON, compiled_opening, float_table_at, line_at, table_at
+from clearway.engine.compiled import IS_PLAIN_PYTHON, compiled_opening, float_table_at, floats_at, line_at, table_at
 
 # --- trip: where the stretch is, int64[TRIP] ------------------------------------------------------------------------
 TRIP_STATUS: Final = 0
@@ -114,7 +114,7 @@ class AgendaTables(NamedTuple):
     spans_ms, row_of: int64[places], how long a job will run, and its row (NONE = it has none). place_of: int64[job
     rows]. ends: see `endings`. free: rows that may be given again, the last first. order, sort: as `PendingOrder`.
     fresh: rows that have just come, in order. untold: see TRIP_TOLD. words: all starts one behind the other.
-    by_node, by_device: the ledger of the checker.
+    by_node, by_device: the ledger of the checker. keys: float64[jobs], the policy's key of each line of `comes`.
     """
 
     trip: NDArray[np.int64]
@@ -134,6 +134,7 @@ class AgendaTables(NamedTuple):
     by_node: NDArray[np.int64]
     by_device: NDArray[np.int64]
     sort: NDArray[np.float64]
+    keys: NDArray[np.float64]
 
 
 AgendaDoor = NDArray[np.int64] | AgendaTables
@@ -179,6 +180,7 @@ def _open_compiled_agenda(door: NDArray[np.int64]) -> AgendaTables:
         _table_behind(door, 14),  # by_node
         _table_behind(door, 15),  # by_device
         float_table_at(door[0, 16], door[1, 16], door[2, 16]),  # sort
+        floats_at(door[0, 17], door[2, 17]),  # keys
     )
 
 

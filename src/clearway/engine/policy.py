@@ -54,7 +54,8 @@ class Order(Protocol):
 
     refresh_ms: None = a key never changes while the job waits; else keys are computed anew after this time.
     by_priority: whether queue and job priority come before the key. by_arrival: every key is 0, and nobody need ask for
-    it. learns: it reads `JobsView.history_device_ms`, which is kept only then.
+    it. is_fixed: a key follows from the priorities, times and sizes that a job came with, and from nothing else.
+    learns: it reads `JobsView.history_device_ms`, which is kept only then.
     """
 
     @property
@@ -65,6 +66,9 @@ class Order(Protocol):
 
     @property
     def by_arrival(self) -> bool: ...
+
+    @property
+    def is_fixed(self) -> bool: ...
 
     @property
     def learns(self) -> bool: ...

@@ -66,11 +66,22 @@ from clearway.engine.agenda import (
 )
 from clearway.engine.check import VERDICTS
 from clearway.engine.endings import Endings
+from clearway.engine.order import SORT_COLUMNS
 from clearway.engine.planned import planned_run_ms
 from clearway.engine.policy import Policy, PreemptMode, RuntimeSource
 from clearway.engine.records import JobRecord
-from clearway.engine.rows import is_like, make_form
-from clearway.engine.tables import JOB_ID, NONE, PHASE_PENDING, PHASE_RUNNING, PHASE_STARTING, grow_table
+from clearway.engine.rows import is_like, make_form, write_row
+from clearway.engine.tables import (
+    JOB_COLUMNS,
+    JOB_ID,
+    NONE,
+    PHASE_PENDING,
+    PHASE_RUNNING,
+    PHASE_STARTING,
+    grow_table,
+    make_table,
+)
+from clearway.engine.view import coming_view
 from clearway.model.allocation import Allocation
 from clearway.model.jobs import JobSpec, Outcome, Request
 from clearway.model.plan import Start
@@ -130,9 +141,9 @@ def is_plain(spec: JobSpec) -> bool:
 
 
 def is_plain_policy(policy: Policy) -> bool:
-    """Whether a cycle of this policy is one scan in the order of arrival, and nothing besides."""
+    """Whether a cycle of this policy is one scan in an order that never changes, and nothing besides."""
     return (
-        policy.order.by_arrival
+        policy.order.is_fixed
         and policy.order.refresh_ms is None
         and not policy.order.learns
         and policy.runtime in (RuntimeSource.LIMIT, RuntimeSource.ESTIMATE)
@@ -186,6 +197,7 @@ class Agenda:
         self._row_of: IntArray = np.full(max(len(jobs), 1), NONE, dtype=np.int64)
         self._place_of: IntArray = np.zeros(64, dtype=np.int64)
         self._comes: IntArray = np.zeros((0, COMES), dtype=np.int64)
+        self._keys: NDArray[np.float64] = np.zeros(0)
         self._first = 0
         self._noted = 0  # places up to here have their row
         self._forms: list[IntArray] = []
@@ -287,13 +299,16 @@ class Agenda:
         """Have a good number of jobs ready to come, as far as the box knows their class, queue and tenant already."""
         if self.next - self._first:
             self._comes = self._comes[self.next - self._first :]
+            self._keys = self._keys[self.next - self._first :]
             self._first = self.next
         if len(self._comes) > AHEAD_MAX // 2:
             return
         begin = self.next + len(self._comes)
         lines = self._lines(state, begin, min(len(self.jobs), begin + AHEAD_MAX - len(self._comes)))
         if lines:
-            self._comes = np.concatenate([self._comes, np.array(lines, dtype=np.int64)])
+            comes = np.array(lines, dtype=np.int64)
+            self._comes = np.concatenate([self._comes, comes])
+            self._keys = np.concatenate([self._keys, self._keys_of(state, comes)])
 
     def _lines(self, state: "ClusterState", begin: int, end: int) -> list[tuple[int, ...]]:
         """A line for each job from place `begin` on that is known to the box; up to `end`."""
@@ -322,6 +337,18 @@ class Agenda:
                 )
             )
         return lines
+
+    def _keys_of(self, state: "ClusterState", comes: IntArray) -> NDArray[np.float64]:
+        """float64[n]: by what the policy's order ranks each of these lines."""
+        order, count = state.policy.order, len(comes)
+        if order.by_arrival:
+            return np.zeros(count)
+        table, sort = make_table(JOB_COLUMNS, count), np.zeros((SORT_COLUMNS, count))
+        for row, line in enumerate(comes.tolist()):
+            at_ms, job, form, cls, replicas, priority, queue, tenant, queue_priority, planned_ms, limit_ms = line
+            numbers = (row, job, cls, replicas, replicas, replicas, priority, queue, tenant, queue_priority)
+            write_row(table, sort, self._forms[form], *numbers, at_ms, planned_ms, limit_ms, order.by_priority)
+        return order.keys(coming_view(state, table))
 
     def _find_kind(self, state: "ClusterState", spec: JobSpec) -> tuple[int, int] | None:
         """The form and the class of a job; None where the box does not know its class yet."""
@@ -396,6 +423,7 @@ class Agenda:
         tables = AgendaTables(
             trip=self.trip,
             comes=self._comes if len(self._comes) else np.zeros((1, COMES), dtype=np.int64),
+            keys=self._keys if len(self._keys) else np.zeros(1),
             forms=np.array(self._forms) if self._forms else np.zeros((1, 1), dtype=np.int64),
             spans_ms=self._spans_ms,
             row_of=self._row_of,

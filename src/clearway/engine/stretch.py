@@ -119,7 +119,7 @@ from clearway.engine.desk import (
 )
 from clearway.engine.endings import END_MS, END_PLACE, pop_end, push_end
 from clearway.engine.hold import class_milli, hold, leave_whole
-from clearway.engine.order import insert_inside, place_in, remove_from
+from clearway.engine.order import SORT_KEY, insert_inside, place_in, remove_from
 from clearway.engine.rows import write_row_inside
 from clearway.engine.tables import (
     CLASS_DEVICES,
@@ -234,6 +234,7 @@ def submit_job(box: Box, agenda: AgendaTables, line: int, now_ms: int) -> None:
         comes[line, COME_LIMIT_MS],
         trip[TRIP_BY_PRIORITY] == 1,
     )
+    agenda.sort[SORT_KEY, row] = agenda.keys[line]
     place = trip[TRIP_NEXT]
     agenda.row_of[place] = row
     agenda.place_of[row] = place

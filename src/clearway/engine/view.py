@@ -53,13 +53,32 @@ def jobs_view(state: "ClusterState", rows: IntArray) -> JobsView:
     table = state.rows.table[:, rows]
     held = held_milli(state, rows)
     elapsed = np.where(held > 0, np.maximum(state.now_ms - table[JOB_START_MS], 0), 0)
-    planned = table[JOB_PLANNED_MS]
-    remaining = np.where(planned >= FOREVER_MS, FOREVER_MS, np.maximum(planned - table[JOB_SAVED_MS] - elapsed, 1))
     shares = state.accounts.known_shares(state.now_ms)
     if shares is None:
         shares = state.accounts.ranks_and_factors(state.now_ms, running_use(state), state.inventory.milli)
     ranks, factors = shares
     tenant = table[JOB_TENANT]
+    return _make_view(state, table, held, elapsed, (ranks[tenant], factors[tenant], _qos_factor(state, rows)))
+
+
+def coming_view(state: "ClusterState", table: IntArray) -> JobsView:
+    """The columns of n jobs that are about to come, by the rows that they will have, for an order whose keys are fixed:
+    nobody's share is worked out for it, and no QOS."""
+    nothing = np.zeros(table.shape[1], dtype=np.int64)
+    return _make_view(state, table, nothing, nothing, (nothing, np.ones(len(nothing)), np.zeros(len(nothing))))
+
+
+def _make_view(
+    state: "ClusterState",
+    table: IntArray,
+    held: IntArray,
+    elapsed: IntArray,
+    standing: tuple[IntArray, NDArray[np.float64], NDArray[np.float64]],
+) -> JobsView:
+    """The columns of jobs that have held so much for so long. standing: rank and factor of each tenant, QOS factor."""
+    planned = table[JOB_PLANNED_MS]
+    remaining = np.where(planned >= FOREVER_MS, FOREVER_MS, np.maximum(planned - table[JOB_SAVED_MS] - elapsed, 1))
+    ranks, factors, qos_factor = standing
     return JobsView(
         now_ms=state.now_ms,
         cluster_milli=state.inventory.milli,
@@ -73,9 +92,9 @@ def jobs_view(state: "ClusterState", rows: IntArray) -> JobsView:
         attained_device_ms=table[JOB_ATTAINED] + held * elapsed // 1000,
         oracle_ms=table[JOB_ORACLE_MS],
         deadline_ms=table[JOB_DEADLINE_MS],
-        tenant_rank=ranks[tenant],
-        tenant_factor=factors[tenant],
-        qos_factor=_qos_factor(state, rows),
+        tenant_rank=ranks,
+        tenant_factor=factors,
+        qos_factor=qos_factor,
         kind=table[JOB_KIND],
         history_device_ms=np.array(state.history, dtype=np.float64),
     )

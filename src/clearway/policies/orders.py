@@ -27,6 +27,7 @@ class Fifo:
     """First come, first served."""
 
     by_arrival: ClassVar[bool] = True
+    is_fixed: ClassVar[bool] = True
     learns: ClassVar[bool] = False
     by_priority: bool = True
 
@@ -55,6 +56,7 @@ class Shortest:
     """
 
     by_arrival: ClassVar[bool] = False
+    is_fixed: ClassVar[bool] = True
     learns: ClassVar[bool] = False
     by: RuntimeKnowledge = RuntimeKnowledge.PLANNED
     remaining: bool = False
@@ -87,6 +89,7 @@ class Multifactor:
     """
 
     by_arrival: ClassVar[bool] = False
+    is_fixed: ClassVar[bool] = False
     learns: ClassVar[bool] = False
     age: float = 1_000.0
     age_max_ms: int = 7 * DAY_MS
@@ -134,6 +137,7 @@ class LeastAttained:
     """
 
     by_arrival: ClassVar[bool] = False
+    is_fixed: ClassVar[bool] = False
     learns: ClassVar[bool] = False
     levels_device_ms: tuple[int, ...] = TIRESIAS_LEVELS_DEVICE_MS
     promote_after: float | None = None
@@ -172,6 +176,7 @@ class Gittins:
     """
 
     by_arrival: ClassVar[bool] = False
+    is_fixed: ClassVar[bool] = False
     learns: ClassVar[bool] = True
     quantum_device_ms: int = 10 * MINUTE_MS
     history_min: int = 50
@@ -213,6 +218,7 @@ class EarliestDeadline:
     """The earliest deadline first; jobs without one come last, first come, first served."""
 
     by_arrival: ClassVar[bool] = False
+    is_fixed: ClassVar[bool] = True
     learns: ClassVar[bool] = False
     by_priority: bool = True
 
@@ -246,6 +252,7 @@ class BoundedSlowdown:
     """
 
     by_arrival: ClassVar[bool] = False
+    is_fixed: ClassVar[bool] = False
     learns: ClassVar[bool] = False
     patience_ms: int = DAY_MS
     defer_max_ms: int = 30 * DAY_MS

@@ -109,9 +109,9 @@ def test_job_that_asks_for_more_is_not_plain(wishes):
     assert not is_plain(make_job(1, **wishes))
 
 
-def test_only_policies_that_look_at_jobs_as_they_come_have_stretches():
+def test_only_policies_in_whose_order_nothing_changes_have_stretches():
     plain = {name for name in POLICY_NAMES if is_plain_policy(named_policy(name))}
-    assert plain == {"fifo", "easy", "conservative"}
+    assert plain == {"fifo", "easy", "conservative", "sjf", "deadline"}
 
 
 def test_everything_that_a_state_keeps_is_known_to_stretches():
