@@ -61,7 +61,7 @@ class Pods:
         if not self._config.lease:
             return False
         self._lease = Lease(self._config, f"{socket.gethostname()}_{secrets.token_hex(4)}")
-        self.backend.may_write = self._lease.is_valid
+        self.backend.may_write, self.backend.guard_thread = self._lease.is_valid, self._lease.guard_thread
         standby: list[Standby] = []
 
         def wait_for(holder: str) -> None:

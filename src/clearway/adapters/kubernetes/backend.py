@@ -78,9 +78,10 @@ class KubernetesBackend:
     """Implements `clearway.ports.backend.LastingBackend` on a real cluster.
 
     Public beside the port. For the composition, to be set before `nodes` is called: `may_write`, see `Client`;
-    `guard_thread`, called in the thread that writes, which returns what is called once it writes no more; `known_nodes`, which gives those of the journal, in the order in which they were added; `known_models` of devices,
-    in the order of their numbers in the engine. For the intake: `book` under `lock`; `now_ms`, the time of the last
-    observation; `reasons` and `call_later`, for the backend's own thread; `serve` and `poke`.
+    `guard_thread`, called in the thread that writes, which returns what is called once it writes no more;
+    `known_nodes`, which gives those of the journal, in the order in which they were added; `known_models` of
+    devices, in the order of their numbers in the engine. For the intake: `book` under `lock`; `now_ms`, the time of
+    the last observation; `reasons` and `call_later`, for the backend's own thread; `serve` and `poke`.
     """
 
     def __init__(self, config: KubernetesConfig) -> None:

@@ -6,7 +6,8 @@ The rules of client-go's leader election, with times of monotonic clocks alone, 
   one's own clock counts from when it last saw it change. The times that stand in the Lease are for people.
 - Whoever holds it counts from before it asked for a renewal that succeeded, and stops believing in it after two thirds
   of the duration. Each write to the API server asks `is_valid` first. So one that was stopped (SIGSTOP, a machine that
-  was suspended) and wakes up finds that it must not write before it finds out anything else.
+  was suspended) and wakes up finds that it must not write before it finds out anything else. One that was stopped
+  between that and the write itself is ended by the kernel when it wakes up, after `FATAL` of the duration.
 - A holder is one process: its name is made anew at each start, and nobody takes his own Lease up again.
 """
 
@@ -21,6 +22,7 @@ from typing import Any, Final
 
 from clearway.adapters.kubernetes.client import Client
 from clearway.adapters.kubernetes.config import KubernetesConfig
+from clearway.adapters.kubernetes.deadman import Deadman
 from clearway.adapters.kubernetes.errors import ApiError, UnreachableError
 from clearway.model.errors import InputError
 
@@ -32,6 +34,9 @@ RENEWALS: Final = 6
 """In the duration of a Lease: so many failed tries are borne, less the third for which it is not believed in."""
 
 BELIEVED: Final = 2 / 3
+FATAL: Final = 5 / 6
+"""Of the duration: who is still about to write then, by what he knew before, is ended before he can."""
+
 NOT_FOUND: Final = 404
 CONFLICT: Final = 409
 
@@ -66,6 +71,35 @@ class Lease:
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
         self._on_wait: Callable[[str], None] = _nothing
+        self._guarding = threading.Lock()
+        self._fatal_ns = 0
+        self._deadman: Deadman | None = None
+
+    def guard_thread(self) -> Callable[[], None]:
+        """This thread is the one that writes: from now on it runs only while the Lease can still be ours. Returns what
+        ends that, to be called once it writes no more."""
+        try:
+            deadman = Deadman()
+        except OSError as error:
+            log.warning("a leader that is stopped in the moment of a write is not kept from it: %s", error)
+            return _done
+        with self._guarding:
+            deadman.set(self._fatal_ns)
+            self._deadman = deadman
+
+        def release() -> None:
+            with self._guarding:
+                self._deadman = None
+                deadman.close()
+
+        return release
+
+    def _renewed(self, asked_ns: int) -> None:
+        self._valid_until_ns = asked_ns + int(self._duration_ns * BELIEVED)
+        with self._guarding:
+            self._fatal_ns = asked_ns + int(self._duration_ns * FATAL)
+            if self._deadman is not None:
+                self._deadman.set(self._fatal_ns)
 
     def is_valid(self) -> bool:
         """Whether it is held for certain, by what is known here and now."""
@@ -149,7 +183,7 @@ class Lease:
             if error.status != NOT_FOUND:
                 raise
             await client.post(self._path(is_new=True), self._make(None))
-            self._valid_until_ns = asked_ns + int(self._duration_ns * BELIEVED)
+            self._renewed(asked_ns)
             return ""
         holder = str((found.get("spec") or {}).get("holderIdentity") or "")
         if holder not in ("", self.holder) and not self._is_over(found, holder):
@@ -157,7 +191,7 @@ class Lease:
         if self._held.is_set() and holder != self.holder:
             return holder or "nobody"
         await client.put(self._path(), self._make(found))
-        self._valid_until_ns = asked_ns + int(self._duration_ns * BELIEVED)
+        self._renewed(asked_ns)
         return ""
 
     def _is_over(self, found: Json, holder: str) -> bool:
@@ -199,6 +233,10 @@ class Lease:
 
 class LeaseLostError(InputError):
     """Another control plane leads, or nobody can say any more that this one does."""
+
+
+def _done() -> None:
+    """Nothing guards the thread."""
 
 
 def _nothing(_name: str) -> None:
