@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from clearway.engine.adoption import adopt_policy, begin_reading
 from clearway.engine.agenda import OVER, RESTLESS
+from clearway.engine.audit import audit_devices
 from clearway.engine.check import Checker
 from clearway.engine.cycle import Planner
 from clearway.engine.explain import explain
@@ -91,7 +92,7 @@ class Kernel:
 
         outcomes: by place in the agenda, how each job ends. untold: jobs that were started, of which it is still to be
         told that they run. What was made of it is in the agenda; no records for a journal are kept. Raises
-        InternalError when the checker refuses a start.
+        InternalError when the checker refuses a start, or when behind it all the books of devices disagree.
         """
         state, version = self.state, self.state.version
         rows = [state.jobs[job].row for job in untold]
@@ -102,6 +103,9 @@ class Kernel:
         if status not in (OVER, RESTLESS):
             raise InternalError(agenda.fault(state))
         agenda.settle(state, self._planner, outcomes, rows)
+        faults = audit_devices(state)
+        if faults:
+            raise InternalError(f"the books disagree after {state.now_ms} ms: " + "; ".join(faults))
         self.accepted = []
         self.cycles += agenda.plans
         moves = agenda.last_moves(self._planner)

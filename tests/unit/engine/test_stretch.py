@@ -5,11 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clearway.engine.audit import audit_devices
 from clearway.engine.endings import Endings
 from clearway.engine.settle import Agenda, is_plain, is_plain_policy
-from clearway.engine.tables import DEVICE_HEALTHY
+from clearway.engine.tables import DEVICE_HEALTHY, DEVICE_OWNER, NODE_CPU_FREE, POOL_FREE
 from clearway.kernel import Kernel
+from clearway.model.cluster import DeviceGroup, NodeSpec
 from clearway.model.errors import InternalError
+from clearway.model.events import NodeAdded
 from clearway.model.jobs import (
     ArrayMember,
     Checkpoint,
@@ -78,6 +81,28 @@ def test_checker_refuses_a_start_on_a_device_that_failed_though_its_pool_calls_i
     kernel.state.inventory.devices[DEVICE_HEALTHY, 0] = 0
     with pytest.raises(InternalError, match="refused a plan at 10 ms: job 2: a device failed"):
         stretch(kernel, make_trace_job(2, submit_ms=10))
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "fault"),
+    [
+        (
+            "devices",
+            DEVICE_OWNER,
+            "a device has an owner and is free; a job holds more or fewer devices than",
+        ),
+        ("pools", POOL_FREE, "a pool counts other devices as free"),
+        ("nodes", NODE_CPU_FREE, "a node has given more CPUs or memory than it has"),
+    ],
+)
+def test_books_of_devices_that_disagree_behind_a_stretch_are_told(table, column, fault):
+    kernel = kernel_that_knows()
+    kernel.handle(NodeAdded(5, NodeSpec(name="other", groups=(DeviceGroup(model="H100", count=2),))))
+    assert not audit_devices(kernel.state)
+    last = {"devices": 3, "pools": 1, "nodes": 1}[table]
+    getattr(kernel.state.inventory, table)[column, last] = 0 if table == "devices" else -1
+    with pytest.raises(InternalError, match=f"the books disagree after 10 ms: {fault}"):
+        stretch(kernel, make_trace_job(2, submit_ms=10), until_ms=20)
 
 
 def test_no_stretch_while_a_job_is_held_for_another():
