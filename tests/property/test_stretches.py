@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from clearway.engine.box import META_RUNNING
 from clearway.engine.policy import Backfill, FairShare, Placement, Policy, RuntimeSource
+from clearway.engine.settle import is_plain
 from clearway.kernel import Kernel
 from clearway.model.units import HOUR_MS
 from clearway.policies.named import named_policy
@@ -71,11 +72,13 @@ def plain_job(job):
         elastic=None,
         checkpoint=None,
         dependencies=(),
+        depends_on_any=False,
         array=None,
         held=False,
         not_before_ms=None,
-        request=replace(job.spec.request, crowds=(), neighbours=(), liked=""),
+        request=replace(job.spec.request, crowds=(), neighbours=(), liked="", extras=()),
     )
+    assert is_plain(spec)
     return replace(job, spec=spec, profile="")
 
 

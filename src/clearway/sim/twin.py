@@ -123,7 +123,7 @@ def run_twin(
     speed: measured speeds, None = by device model only. seed: only written into the result; all randomness is in the
     arguments. progress: called with (jobs ended, jobs in all), some thousand times. decision_log: gets one line per
     command. stop_ms: nothing that happens at or after this time is looked at. may_stretch: False = every moment is an
-    event of its own, also where nothing but plain jobs comes and goes; for comparing the two ways, which decide the same.
+    event of its own, also where only plain jobs come and go; for comparing the two ways, which decide the same.
 
     Jobs that can never start are unfinished in the result. Raises InternalError when the kernel breaks an invariant.
     """
