@@ -59,6 +59,8 @@ def test_submitted_job_waits_with_the_quota_as_its_reason_and_starts_when_it_is_
         wanted = f"ResourceQuota default/q ({GPU} 0 of 2) lets 2 more be made, found 4 that it needs"
         until("the quota as the reason", lambda: wanted in reasons(client, number), 90)
         assert count_pods(cluster) == 0
+        bounds = {tenant.name: tenant.bounds for tenant in client.tenants()}
+        assert bounds["root"] == (f"ResourceQuota q: {GPU} 0 of 2",)
         quota(gpus="4")
         until("a job that runs", lambda: client.job(number).state is JobState.RUNNING, 90)
         client.cancel([number])
@@ -70,9 +72,7 @@ def test_what_the_api_server_says_of_pods_that_it_refuses_is_why_their_job_waits
     quota(cpu_limits="8")  # whoever counts them refuses pods that have none
     with process.client() as client:
         number = submit(client, replicas=2)
-        until(
-            "its words as the reason", lambda: "must specify limits.cpu" in reasons(client, number), 90
-        )
+        until("its words as the reason", lambda: "must specify limits.cpu" in reasons(client, number), 90)
         assert "the API server does not let its pods be made" in reasons(client, number)
         client.cancel([number])
 

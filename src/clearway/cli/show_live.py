@@ -224,6 +224,9 @@ def show_tenants(session: Session, tenants: Sequence[TenantView]) -> None:
         counts = (f"{tenant.weight:g}", str(tenant.pending), str(tenant.running), held)
         add_row(table, (tenant.name, tenant.parent or NONE, *counts, *quota, f"{tenant.share:.0%}"))
     session.screen.print(table)
+    for tenant in tenants:
+        for bound in tenant.bounds:
+            session.screen.print(f"{tenant.name}: {bound}", markup=False, highlight=False)
 
 
 def _quota(milli: int | None) -> str:

@@ -55,7 +55,7 @@ from clearway.model.jobs import JobSpec
 from clearway.model.plan import Explanation, Plan
 from clearway.model.runs import RunSpec
 from clearway.model.units import FOREVER_MS, SECOND_MS
-from clearway.ports.backend import BackendCommand, LastingBackend, World
+from clearway.ports.backend import BackendCommand, BoundingBackend, LastingBackend, World
 from clearway.ports.control import NOTHING_REMOVED, Notice, Removed, Submission
 from clearway.ports.snapshot import ClusterSnapshot
 from clearway.ports.snapshots import Snapshots
@@ -561,13 +561,15 @@ class Controller:
         """See `Control.cluster`."""
         with self._lock:
             kernel = self._memory.kernel
-            return self._memory.views.cluster(
+            view = self._memory.views.cluster(
                 at_ms=kernel.state.now_ms,
                 seq=self._seq,
                 policy=kernel.policy.name,
                 cycles=kernel.cycles,
                 storage_error="" if self._storage_error is None else str(self._storage_error),
             )
+        bounds = self._backend.bounds() if isinstance(self._backend, BoundingBackend) else {}
+        return replace(view, tenants=tuple(replace(one, bounds=bounds.get(one.name, ())) for one in view.tenants))
 
     def plans(self) -> tuple[tuple[int, Plan], ...]:
         """See `Control.plans`."""

@@ -26,12 +26,12 @@ What every backend keeps to:
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from clearway.model.allocation import Allocation
 from clearway.model.cluster import NodeSpec
 from clearway.model.events import Event
-from clearway.model.ids import JobId, NodeName
+from clearway.model.ids import JobId, NodeName, TenantName
 from clearway.model.jobs import JobSpec
 from clearway.model.plan import Cap, Migrate, Resize, Start, Stop, Suspend
 from clearway.model.runs import RunSpec
@@ -112,4 +112,13 @@ class LastingBackend(Backend, Protocol):
 
     def close(self) -> None:
         """Let go of the machines without touching what runs there."""
+        ...
+
+
+@runtime_checkable
+class BoundingBackend(Protocol):
+    """A backend whose site bounds tenants by rules of its own."""
+
+    def bounds(self) -> Mapping[TenantName, tuple[str, ...]]:
+        """What tenants are let have there, in words, for people to see; nothing is decided by it. From any thread."""
         ...

@@ -203,7 +203,9 @@ class QueueView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantView:
-    """One tenant and what it holds, those below it included. share: its decayed use of the past, 0..1 of all use."""
+    """One tenant and what it holds, those below it included. share: its decayed use of the past, 0..1 of all use.
+    bounds: what the backend's own site lets it have, in words, such as quotas of its namespace.
+    """
 
     name: TenantName
     parent: TenantName | None
@@ -215,6 +217,7 @@ class TenantView:
     borrow_max_milli: int | None = None
     lend_max_milli: int | None = None
     share: float = 0.0
+    bounds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from clearway.adapters.kubernetes.facts import PodFacts
 from clearway.adapters.kubernetes.gangs import Source, gang_size
 from clearway.adapters.kubernetes.guard import BROKEN
 from clearway.adapters.kubernetes.logs import STREAMS_MAX, LogCollector
-from clearway.adapters.kubernetes.manifests import OwnJob, find_fault, make_own_job, own_demand
+from clearway.adapters.kubernetes.manifests import DEFAULT_NAMESPACE, OwnJob, find_fault, make_own_job, own_demand
 from clearway.adapters.kubernetes.mounting import bind_volumes
 from clearway.adapters.kubernetes.own_jobs import OwnJobs
 from clearway.adapters.kubernetes.pace import PAUSE_MIN_S, Pace, rest
@@ -48,11 +48,11 @@ from clearway.adapters.kubernetes.runs import (
 from clearway.adapters.kubernetes.scaling import find_refusal, scale_job, unpark_job
 from clearway.adapters.kubernetes.shares import PHASE
 from clearway.adapters.kubernetes.sharing import Sharing
-from clearway.adapters.kubernetes.watching import NODES, OTHERS, PODS, make_takers
+from clearway.adapters.kubernetes.watching import NODES, OTHERS, PODS, READY_S, make_takers
 from clearway.model.cluster import NodeSpec
 from clearway.model.errors import InputError, InternalError
 from clearway.model.events import Event
-from clearway.model.ids import JobId
+from clearway.model.ids import ROOT_TENANT, JobId, TenantName
 from clearway.model.jobs import JobSpec, StopCause
 from clearway.model.plan import Cap, Migrate, Resize, Start, Stop, Suspend
 from clearway.model.runs import RunSpec, Toleration
@@ -69,9 +69,6 @@ come meanwhile waiting for the disk."""
 
 DEVICE_DEFAULT: Final = "nvidia.com/gpu"
 """What a submitted job's devices are taken to be where no node has any yet."""
-
-READY_S: Final = 60.0
-"""How long the first lists may take before a start is given up."""
 
 
 class KubernetesBackend:
@@ -226,6 +223,12 @@ class KubernetesBackend:
     def progress(self) -> Mapping[JobId, float]:
         """See `LastingBackend.progress`. Pods say nothing of it."""
         return {}
+
+    def bounds(self) -> Mapping[TenantName, tuple[str, ...]]:
+        """See `BoundingBackend.bounds`: the quotas of namespaces."""
+        with self.lock:
+            found = self.book.quotas.describe_all().items()
+        return {ROOT_TENANT if space == DEFAULT_NAMESPACE else TenantName(space): said for space, said in found}
 
     def close(self) -> None:
         """End the thread; nothing in the cluster is touched."""

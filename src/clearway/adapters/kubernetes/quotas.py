@@ -131,10 +131,16 @@ class Quotas:
                 room = left, f"ResourceQuota {namespace}/{quota.name} ({_in_words(quota, key)})"
         return room
 
-    def describe(self, namespace: str) -> tuple[str, ...]:
-        """Each quota of the namespace in words: of each resource what is used, and how much there is."""
-        quotas = self._quotas.get(namespace, {}).values()
-        return tuple(f"{one.name}: {', '.join(_in_words(one, key) for key, _ in one.hard)}" for one in quotas)
+    def describe_all(self) -> dict[str, tuple[str, ...]]:
+        """By namespace, each of its quotas in words: of each resource what is used, and how much there is."""
+        return {
+            namespace: tuple(
+                f"ResourceQuota {one.name}: {', '.join(_in_words(one, key) for key, _ in one.hard)}"
+                for _, one in sorted(quotas.items())
+            )
+            for namespace, quotas in sorted(self._quotas.items())
+            if quotas
+        }
 
 
 def _parse(quantities: Mapping[str, Any]) -> Amounts:

@@ -22,6 +22,9 @@ OTHERS: Final = (
 )
 """Objects that say something about pods and nodes; who may not read them does without, and says so in its log."""
 
+READY_S: Final = 60.0
+"""How long the first lists may take before a start is given up."""
+
 Takers = tuple[Callable[[list[Json]], None], Callable[[Change], None]]
 """What takes in a list, and, under the lock, a change."""
 

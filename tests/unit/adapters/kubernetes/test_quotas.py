@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from clearway.adapters.kubernetes.allowing import LOOK_MS, REFUSED, RETRY_MS
+from clearway.adapters.kubernetes.backend import KubernetesBackend
 from clearway.adapters.kubernetes.book import Book
 from clearway.adapters.kubernetes.config import KubernetesConfig, SharedFolder
 from clearway.adapters.kubernetes.errors import UnreadableError
@@ -17,6 +18,7 @@ from clearway.model.ids import JobId, TenantName
 from clearway.model.jobs import Elastic, JobSpec, Request, StopCause
 from clearway.model.plan import ReasonCode
 from clearway.model.runs import RunSpec
+from clearway.ports.backend import BoundingBackend
 from support.kubernetes import make_node, make_pod
 
 CONFIG = KubernetesConfig()
@@ -81,7 +83,10 @@ def test_the_tightest_quota_of_the_namespace_is_named_with_what_is_used():
         quotas.put(one, is_gone=False)
     ask = Ask((("nvidia.com/gpu", 2),))
     assert quotas.find_room("vision", ask) == (1, f"ResourceQuota vision/tight ({GPU} 1 of 4)")
-    assert quotas.describe("vision")[1] == f"tight: cpu 0 of 1.5, {GPU} 1 of 4"
+    assert quotas.describe_all() == {
+        "other": (f"ResourceQuota q: {GPU} 0 of 0",),
+        "vision": (f"ResourceQuota tight: cpu 0 of 1.5, {GPU} 1 of 4", f"ResourceQuota wide: {GPU} 0 of 9"),
+    }
     quotas.put(make_quota({}, name="tight"), is_gone=True)
     assert quotas.find_room("vision", ask)[0] == 4
     assert quotas.find_room("nowhere", ask) == (MANY, "")
@@ -222,3 +227,11 @@ def test_pods_of_a_submitted_job_ask_what_their_template_says():
     ask = ask_of_template(World().own.manifest["spec"]["template"])
     assert ask == Ask((("nvidia.com/gpu", 1),), (("nvidia.com/gpu", 1),))
     assert ask.is_best_effort
+
+
+def test_tenants_are_shown_the_quotas_of_their_namespaces():
+    backend = KubernetesBackend(CONFIG)
+    assert isinstance(backend, BoundingBackend)
+    for namespace in ("vision", "default"):
+        backend.book.put_other("resourcequotas", make_quota({"pods": "4"}, namespace=namespace))
+    assert backend.bounds() == {"root": ("ResourceQuota q: pods 0 of 4",), "vision": ("ResourceQuota q: pods 0 of 4",)}
