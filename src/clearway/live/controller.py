@@ -31,6 +31,7 @@ from clearway.live.clock import Clock
 from clearway.live.memory import Decided, Memory
 from clearway.live.notices import Notices
 from clearway.live.pacing import Pacer
+from clearway.live.patience import held_soon
 from clearway.live.recall import load_newest
 from clearway.live.requests import Action, Ask, Inbox, Intake, Unwritten, sign_of_life
 from clearway.live.settings import ControlSettings
@@ -545,8 +546,8 @@ class Controller:
 
     def priorities(self, jobs: Iterable[JobId]) -> Mapping[JobId, int]:
         """See `Control.priorities`."""
-        with self._lock:
-            return self._memory.views.priorities(jobs)
+        with held_soon(self._lock) as is_held:
+            return self._memory.views.priorities(jobs) if is_held else {}
 
     def job(self, job: JobId) -> JobView | None:
         """See `Control.job`."""

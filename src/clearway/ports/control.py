@@ -128,7 +128,7 @@ class Control(Protocol):
         """What the policy's order makes of those of `jobs` that wait and may start, larger first, as Slurm counts.
 
         Under weighted factors their sum, at least 1; under other orders what Slurm's `priority/basic` gives to the
-        first, the second and so on. At once, from memory.
+        first, the second and so on. At once, from memory; {} while a decision takes long.
         """
         ...
 
