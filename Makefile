@@ -14,7 +14,7 @@ JOBS ?= 2
 # The first seed and the number of seeds of `make sim` and `make soak`.
 START ?= 0
 
-.PHONY: help setup check test servers kubernetes test-fast bench up run sim soak accept docs pictures lock clean
+.PHONY: help setup check test servers kubernetes image test-fast bench up run sim soak accept docs pictures lock clean
 
 help: ## list the tasks
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r task text; do \
@@ -39,6 +39,9 @@ servers: ## install the database servers that tests start for themselves; withou
 
 kubernetes: ## build, once, the Kubernetes that tests run against, if there is Go; without it those tests are skipped
 	@./scripts/kubernetes/prepare
+
+image: ## build the container image by podman and start it: BASE=debian where no registry is reached; see scripts/image
+	@./scripts/image
 
 test-fast: setup ## tests that take less than ten seconds each
 	@$(PYTEST) -n $(JOBS) -m "not slow"
