@@ -53,7 +53,9 @@ COSCHEDULING_API: Final = "scheduling.x-k8s.io/v1alpha1"
 
 JOBSET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"
 COSCHEDULING_GROUP: Final = "scheduling.x-k8s.io/pod-group"
-VOLCANO_GROUP: Final = "scheduling.k8s.io/group-name"
+VOLCANO_GROUPS: Final = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
+"""The older one is what its own controller writes; its scheduler takes both."""
+
 KUEUE_GROUP: Final = "kueue.x-k8s.io/pod-group-name"
 KUEUE_COUNT: Final = "kueue.x-k8s.io/pod-group-total-count"
 
@@ -110,7 +112,7 @@ def group_of(pod: PodFacts) -> Group:
         return Group(f"{space}/kueue/{name}", _size(pod, said, KUEUE_COUNT), None, returns)
     if name := said.get(JOBSET_NAME):
         return Group(f"{space}/jobset/{name}", 0, Source(JOBSET_API, "JobSet", space, name), True)
-    if name := said.get(VOLCANO_GROUP):
+    if name := next((said[key] for key in VOLCANO_GROUPS if said.get(key)), ""):
         return Group(f"{space}/volcano/{name}", 0, Source(VOLCANO_API, "PodGroup", space, name), returns)
     if name := said.get(COSCHEDULING_GROUP):
         return Group(f"{space}/podgroup/{name}", 0, Source(COSCHEDULING_API, "PodGroup", space, name), returns)

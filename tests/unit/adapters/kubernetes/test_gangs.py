@@ -64,6 +64,10 @@ def test_group_that_says_its_size_itself(more, key, size):
             "/apis/scheduling.volcano.sh/v1beta1/namespaces/vision/podgroups/v",
         ),
         (
+            {"annotations": {"scheduling.volcano.sh/group-name": "v"}},
+            "/apis/scheduling.volcano.sh/v1beta1/namespaces/vision/podgroups/v",
+        ),
+        (
             {"labels": {"scheduling.x-k8s.io/pod-group": "c"}},
             "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/vision/podgroups/c",
         ),
