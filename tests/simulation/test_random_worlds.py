@@ -47,6 +47,10 @@ KEPT = (
     (17_224, "srpt", make_world),
     # A reservation of CPUs on a node without devices, under a power budget.
     (55_315, "spread", make_power_world),
+    # Orders within tenants and quotas between them contradicted one another: five jobs were turned out in a circle.
+    (48_604, "srpt", make_world),
+    # An array grew after a job that waits for it was told that all of it had ended.
+    (52_157, "conservative", make_world),
 )
 """Worlds that once broke an invariant."""
 

@@ -38,4 +38,6 @@ def find_protected(scene: Scene, record: JobRecord, need: Need) -> list[Finding]
     protection = time_in_words(state.policy.preemption.protection_ms)
     text = f"{jobs_in_words(jobs[:BLOCKERS_MAX], max(len(jobs) - BLOCKERS_MAX, 0))} would be preempted for it, "
     text += f"but not before {time_in_words(left_ms)} from now: a job that has started is left alone for {protection}"
+    if any(state.jobs[job].futile >= 2 for job in jobs):
+        text += ", and longer where its starts before were for nothing"
     return [make_finding(ReasonCode.RESOURCES, text, blockers=jobs, helped_by=(TimerFired.__name__,))]

@@ -28,7 +28,7 @@ from clearway.engine.hold import (
 )
 from clearway.engine.planned import planned_run_ms
 from clearway.engine.reasons import REASON_PRIORITY, REASONS
-from clearway.engine.records import JobRecord
+from clearway.engine.records import PROTECTION_FIRST_MS, JobRecord, protection_more_ms
 from clearway.engine.rows import is_like, make_form
 from clearway.engine.standing import drop_fallen_claims
 from clearway.engine.tables import (
@@ -69,7 +69,7 @@ from clearway.model.events import (
     PlanAccepted,
 )
 from clearway.model.ids import JobId
-from clearway.model.jobs import DependencyKind, JobSpec, Outcome
+from clearway.model.jobs import DependencyKind, JobSpec, Outcome, StopCause
 from clearway.model.plan import Cap, Migrate, Move, ReasonCode, Reserve, Resize, Start, Stop, Suspend
 from clearway.model.units import MILLI
 
@@ -383,7 +383,10 @@ class Lifecycle:
         if record.spec.is_ended_by(event.cause):
             self._forget(record, Outcome.NODE_FAIL)
             return
-        self.state.rows.table[JOB_SAVED_MS, record.row] = event.saved_ms
+        table = self.state.rows.table
+        if event.cause is StopCause.PREEMPTED:
+            record.futile = record.futile + 1 if event.saved_ms <= table[JOB_SAVED_MS, record.row] else 0
+        table[JOB_SAVED_MS, record.row] = event.saved_ms
         self._wait_again(record, event.at_ms)
 
     def on_suspended(self, event: JobSuspended) -> None:
@@ -392,7 +395,9 @@ class Lifecycle:
         if record is None or record.generation != event.generation or record.phase not in HOLDING:
             return
         table, row = self.state.rows.table, record.row
-        table[JOB_SAVED_MS, row] += max(event.at_ms - int(table[JOB_START_MS, row]), 0)
+        elapsed_ms = max(event.at_ms - int(table[JOB_START_MS, row]), 0)
+        record.futile = record.futile + 1 if elapsed_ms < PROTECTION_FIRST_MS else 0
+        table[JOB_SAVED_MS, row] += elapsed_ms
         self._give_back(record)
         record.suspended = True
         self._wait_again(record, event.at_ms)
@@ -460,7 +465,7 @@ class Lifecycle:
             return False
         starts = cast(Sequence[Start], moves)
         records = [state.jobs[move.job] for move in starts]
-        if any(record.spec.request.crowds for record in records):
+        if any(record.spec.request.crowds or record.futile for record in records):
             return False
         self._take_together(starts, records)
         for move, record in zip(starts, records, strict=True):
@@ -503,7 +508,7 @@ class Lifecycle:
         if state.claims and row in state.claims:
             state.unclaim(row)
         allocation, generation = move.allocation, move.generation
-        while (done := self._take(row, generation, allocation)) != STARTED:
+        while (done := self._take(record, generation, allocation)) != STARTED:
             assert done == START_NO_ROOM, f"job row {row} is not among the waiting"
             state.make_room_for(allocation)
         if self._left:
@@ -519,16 +524,16 @@ class Lifecycle:
         if again:
             self.look_again(again)
 
-    def _take(self, row: int, generation: int, allocation: Allocation) -> int:
+    def _take(self, record: JobRecord, generation: int, allocation: Allocation) -> int:
         """Out of the order and into its devices; returns a START_* number."""
-        state, order = self.state, self.state.order
+        state, order, row = self.state, self.state.order, record.row
         waiting = 0 if self._left and row in self._left else order.count or NONE
         now_ms = state.now_ms
         done: int = start_entry(
             row,
             generation,
             now_ms,
-            now_ms + state.policy.preemption.protection_ms,
+            now_ms + state.policy.preemption.protection_ms + protection_more_ms(record.futile),
             allocation.nodes,
             allocation.devices,
             order.rows,

@@ -1,11 +1,22 @@
 """What the state box knows about a job that has not ended, beside its row in the tables."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from clearway.model.allocation import Allocation
 from clearway.model.ids import JobId
 from clearway.model.jobs import JobSpec
 from clearway.model.plan import ReasonCode
+
+PROTECTION_FIRST_MS: Final = 1_000
+DOUBLINGS_MAX: Final = 16  # 18 hours
+
+
+def protection_more_ms(futile: int) -> int:
+    """How long a start is protected beyond what the policy says, by how many starts before it were for nothing: from
+    the second on one second, and twice as long with each. So however orders, quotas and sizes contradict one another,
+    no set of jobs has its members turned out for each other for ever."""
+    return PROTECTION_FIRST_MS << min(futile - 2, DOUBLINGS_MAX) if futile >= 2 else 0
 
 
 @dataclass(slots=True)
@@ -15,7 +26,8 @@ class JobRecord:
     allocation: what it holds, None when nothing. target: what it will hold when a resize or migration is done.
     blocked: why it may not even be considered (dependency, time, hold), None when it may. tenant: its row.
     held: it is held, as `held_as` and by `held_because` ("" = by its user). cancelled: it is to stop for good.
-    suspended: it is frozen, its work in memory.
+    suspended: it is frozen, its work in memory. futile: how many of its last starts, in a row, others had ended
+    before anything was gained by them.
     """
 
     spec: JobSpec
@@ -33,6 +45,7 @@ class JobRecord:
     suspended: bool = False
     resized_ms: int = 0
     checkpoint_ms: int = 0
+    futile: int = 0
 
     def copy(self) -> "JobRecord":
         """An independent copy; specs and allocations are frozen and shared."""
@@ -52,6 +65,7 @@ class JobRecord:
             suspended=self.suspended,
             resized_ms=self.resized_ms,
             checkpoint_ms=self.checkpoint_ms,
+            futile=self.futile,
         )
 
 

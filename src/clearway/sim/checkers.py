@@ -57,7 +57,7 @@ from clearway.model.plan import Cap, Migrate, Resize, Start, Stop, Suspend
 from clearway.model.units import MILLI
 from clearway.sim.shadow import Books, Phase, ShadowJob
 from clearway.sim.shadow_power import PowerBooks
-from clearway.sim.shadow_rules import find_misplacement, find_reason_to_wait
+from clearway.sim.shadow_rules import find_misplacement, find_reason_to_wait, note_growth
 
 STORY_MAX: Final = 20
 """Events and commands kept per job for the message: enough for the last lives of a job."""
@@ -177,7 +177,9 @@ class ShadowCluster:
     def _on_submitted(self, event: JobSubmitted) -> None:
         if event.job.id in self.books.jobs:
             self._fail(f"job {event.job.id} was submitted twice", event.job.id)
-        self.books.jobs[event.job.id] = ShadowJob(event.job, event.job.held)
+        if event.job.array is not None:
+            note_growth(self.books, event.job.array.array, event.at_ms)
+        self.books.add_job(event.job)
 
     def _on_cancelled(self, event: JobCancelled) -> None:
         job = self._job(event.job)

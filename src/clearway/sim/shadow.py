@@ -11,7 +11,7 @@ from enum import StrEnum
 from clearway.model.allocation import Allocation
 from clearway.model.cluster import NodeSpec
 from clearway.model.ids import JobId
-from clearway.model.jobs import JobSpec, Outcome, Request
+from clearway.model.jobs import Dependency, JobSpec, Outcome, Request
 from clearway.model.units import MILLI
 
 
@@ -33,7 +33,7 @@ HOLDING = frozenset((Phase.STARTING, Phase.RUNNING, Phase.MOVING, Phase.LEAVING)
 @dataclass(slots=True)
 class ShadowJob:
     """One job. allocation: what it holds. target: what it will hold when a resize or migration is done. since_ms: when
-    it first started, or ended without a start."""
+    it first started, or ended without a start. met: dependencies on an array that were satisfied before it grew."""
 
     spec: JobSpec
     is_held: bool
@@ -45,6 +45,7 @@ class ShadowJob:
     has_started: bool = False
     since_ms: int | None = None
     outcome: Outcome | None = None
+    met: set[Dependency] = field(default_factory=set)
 
     @property
     def holds_devices(self) -> bool:
@@ -75,14 +76,23 @@ class ShadowNode:
 
 
 class Books:
-    """Nodes and devices in the order in which they were added, and all jobs ever seen."""
+    """Nodes and devices in the order in which they were added, all jobs ever seen, and those that wait for the job, or
+    the array, of a number."""
 
     def __init__(self) -> None:
         self.jobs: dict[JobId, ShadowJob] = {}
+        self.dependants: dict[JobId, list[ShadowJob]] = {}
         self.nodes: list[ShadowNode] = []
         self.devices: list[ShadowDevice] = []
         self.node_index: dict[str, int] = {}
         self._places: dict[JobId, list[ShadowDevice | ShadowNode]] = {}
+
+    def add_job(self, spec: JobSpec) -> None:
+        """A job was accepted."""
+        job = self.jobs[spec.id] = ShadowJob(spec, spec.held)
+        for dependency in spec.dependencies:
+            if dependency.job is not None:
+                self.dependants.setdefault(dependency.job, []).append(job)
 
     def add_node(self, spec: NodeSpec) -> None:
         """A node joined."""

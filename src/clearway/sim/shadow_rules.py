@@ -26,13 +26,24 @@ def find_reason_to_wait(books: Books, job: ShadowJob, now_ms: int) -> str:
         return "it was cancelled"
     if spec.not_before_ms is not None and now_ms < spec.not_before_ms:
         return f"it must not before {spec.not_before_ms} ms"
-    unmet = [dependency for dependency in spec.dependencies if not _is_met(books, spec, dependency, now_ms)]
+    unmet = [dependency for dependency in spec.dependencies if not _is_met(books, job, dependency, now_ms)]
     if unmet and not (spec.depends_on_any and len(unmet) < len(spec.dependencies)):
         return f"it depends on {unmet[0]}"
     return _array_reason(books, spec)
 
 
-def _is_met(books: Books, spec: JobSpec, dependency: Dependency, now_ms: int) -> bool:
+def note_growth(books: Books, array: JobId, now_ms: int) -> None:
+    """Another task of an array is about to be noted: what was satisfied by those before it stays so."""
+    for job in books.dependants.get(array, ()):
+        if job.phase is not Phase.ENDED:
+            wanted = (other for other in job.spec.dependencies if other.job == array)
+            job.met.update(dependency for dependency in wanted if _is_met(books, job, dependency, now_ms))
+
+
+def _is_met(books: Books, waiting: ShadowJob, dependency: Dependency, now_ms: int) -> bool:
+    if dependency in waiting.met:
+        return True
+    spec = waiting.spec
     if dependency.job is None:
         return not any(_is_before_in_line(spec, other) for other in books.jobs.values())
     array = [job for job in books.jobs.values() if job.spec.array and job.spec.array.array == dependency.job]

@@ -4,6 +4,7 @@ import pytest
 
 from clearway.engine.tables import (
     JOB_PREEMPTIBLE,
+    JOB_PROTECTED_MS,
     JOB_SAVED_MS,
     PHASE_BLOCKED,
     PHASE_PENDING,
@@ -55,6 +56,18 @@ def test_a_stopped_job_waits_again_with_what_it_saved_and_starts_under_the_next_
     commands = kernel.handle(JobStopped(50, 1, 1, StopCause.NODE_FAILED, saved_ms=30))
     assert [(start.job, start.generation) for start in started(commands)] == [(1, 2)]
     assert kernel.state.rows.table[JOB_SAVED_MS, kernel.state.jobs[1].row] == 30
+
+
+def test_a_job_turned_out_again_and_again_for_nothing_is_left_alone_for_longer_each_time(kernel):
+    submit(kernel, {"devices": 4})
+    record, policy_ms = kernel.state.jobs[1], kernel.state.policy.preemption.protection_ms
+    more = []
+    for generation in range(1, 6):
+        kernel.handle(JobStopped(50, 1, generation, StopCause.PREEMPTED, saved_ms=0))
+        more.append(int(kernel.state.rows.table[JOB_PROTECTED_MS, record.row]) - 50 - policy_ms)
+    assert more == [0, 1_000, 2_000, 4_000, 8_000]
+    kernel.handle(JobStopped(60, 1, 6, StopCause.PREEMPTED, saved_ms=5))
+    assert kernel.state.rows.table[JOB_PROTECTED_MS, record.row] == 60 + policy_ms
 
 
 @pytest.mark.parametrize("cause", [StopCause.NODE_FAILED, StopCause.DEVICE_FAILED])
