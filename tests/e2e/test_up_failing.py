@@ -4,6 +4,10 @@ import signal
 
 import pytest
 
+from clearway.adapters.storage import open_reader
+from clearway.live.books import each_part
+from clearway.model.events import JobStopped
+from clearway.model.jobs import StopCause
 from clearway.ports.views import JobState, NodeState
 from support.control_plane import ControlPlane, wait_until
 
@@ -18,13 +22,24 @@ def plane(tmp_path):
 
 
 def find_failed(plane):
-    """Jobs of which a start failed."""
-    return {job.id for job in plane.client().all_jobs() if job.message.startswith("start failed")}
+    """Jobs of which a start failed, by the journal."""
+    reader = open_reader(f"sqlite:///{plane.places.database}")
+    try:
+        parts = [part for _, event in reader.read_journal() for part in each_part(event)]
+    finally:
+        reader.close()
+    return {part.job for part in parts if isinstance(part, JobStopped) and part.cause is StopCause.START_FAILED}
 
 
 def find_node(plane):
-    (node,) = plane.client().nodes()
+    with plane.client() as client:
+        (node,) = client.nodes()
     return node
+
+
+def find_states(plane):
+    with plane.client() as client:
+        return {job.state for job in client.all_jobs()}
 
 
 @pytest.mark.slow
@@ -42,4 +57,4 @@ def test_burst_and_a_kill_cost_three_jobs_and_what_waits_runs_when_the_machine_i
     jobs.unlink()
     jobs.with_name("away").rename(jobs)
     plane.say("undrain", find_node(plane).name)
-    wait_until(lambda: {job.state for job in plane.client().all_jobs()} == {JobState.COMPLETED}, "the end of all jobs")
+    wait_until(lambda: find_states(plane) == {JobState.COMPLETED}, "the end of all jobs")
