@@ -8,6 +8,16 @@ from support.cluster import Cluster, find_missing, until
 from support.kubelets import Kubelets
 
 FOLDER = Path(__file__).parent
+DEVICES = [
+    f"/apis/resource.k8s.io/v1/{path}"
+    for path in (
+        "deviceclasses",
+        "resourceslices",
+        "namespaces/default/resourceclaimtemplates",
+        "namespaces/default/resourceclaims",
+    )
+]
+"""What tests of claims on devices make."""
 
 
 def pytest_collection_modifyitems(config, items):
@@ -63,4 +73,8 @@ def empty(cluster):
     until("no pods and no jobs", has_no_pods)
     cluster.call("DELETE", "/api/v1/nodes")
     cluster.call("DELETE", "/apis/scheduling.k8s.io/v1/priorityclasses", params={"labelSelector": "test"})
+    for path in DEVICES:
+        cluster.call("DELETE", path)
+    claims = DEVICES[-1]
+    until("no claims", lambda: cluster.call("DELETE", claims) and not cluster.items(claims))
     until("no nodes", lambda: not cluster.items("/api/v1/nodes"))

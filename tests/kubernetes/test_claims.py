@@ -18,11 +18,7 @@ def cluster(cluster):
         spec = make_claim("x", make_request(count))["spec"]
         body = {"metadata": {"name": f"gpus-{count}"}, "spec": {"spec": spec}}
         cluster.create(f"{API}/namespaces/default/resourceclaimtemplates", body)
-    yield cluster
-    for path in (f"{API}/deviceclasses", f"{API}/resourceslices", f"{API}/namespaces/default/resourceclaimtemplates"):
-        cluster.call("DELETE", path)
-    cluster.call("DELETE", "/api/v1/namespaces/default/pods", params={"gracePeriodSeconds": "0"})
-    until("no claims", lambda: cluster.call("DELETE", CLAIMS) and not cluster.items(CLAIMS))
+    return cluster
 
 
 def add_node(cluster, name, devices):
