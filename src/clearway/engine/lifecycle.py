@@ -516,24 +516,21 @@ class Lifecycle:
         if record.spec.request.crowds:
             state.capacity_grew = True  # others may have waited for such a neighbour
             state.unclaim_beside(record, allocation)
-        record.allocation = allocation
-        record.generation = generation
-        record.phase = PHASE_STARTING
-        record.suspended = False
-        again = state.dependencies.note_start(record.spec, state.now_ms)
-        if again:
+        record.allocation, record.generation = allocation, generation
+        record.phase, record.suspended = PHASE_STARTING, False
+        if again := state.dependencies.note_start(record.spec, state.now_ms):
             self.look_again(again)
 
     def _take(self, record: JobRecord, generation: int, allocation: Allocation) -> int:
         """Out of the order and into its devices; returns a START_* number."""
         state, order, row = self.state, self.state.order, record.row
         waiting = 0 if self._left and row in self._left else order.count or NONE
-        now_ms = state.now_ms
+        protection_ms = state.policy.preemption.protection_ms + protection_more_ms(record.futile)
         done: int = start_entry(
             row,
             generation,
-            now_ms,
-            now_ms + state.policy.preemption.protection_ms + protection_more_ms(record.futile),
+            state.now_ms,
+            state.now_ms + protection_ms,
             allocation.nodes,
             allocation.devices,
             order.rows,
@@ -580,10 +577,8 @@ class Lifecycle:
         state.make_room_for(union)
         self._rehold(record, union)
         state.unclaim_beside(record, move.allocation)
-        record.target = move.allocation
-        record.generation = move.generation
-        record.phase = PHASE_STARTING
-        record.resized_ms = state.now_ms
+        record.target, record.generation = move.allocation, move.generation
+        record.phase, record.resized_ms = PHASE_STARTING, state.now_ms
         state.rows.table[JOB_PHASE, record.row] = PHASE_STARTING
         state.rows.table[JOB_GENERATION, record.row] = move.generation
 
