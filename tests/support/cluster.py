@@ -98,9 +98,6 @@ class Cluster:
     def add_namespace(self, name):
         self.create("/api/v1/namespaces", {"metadata": {"name": name}})
 
-    def add_priority(self, name, value):
-        self.create("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": name}, "value": value})
-
     def add_pod(self, name, *, namespace="default", labels=None, annotations=None, **more):
         """A pod of `clearway`; `more` as in `make_pod_spec`."""
         metadata = {"name": name, "labels": labels or {}, "annotations": annotations or {}}

@@ -1,6 +1,5 @@
 """A kernel that decides first come, first served, on whole devices, node after node: the least that drives a twin."""
 
-import dataclasses
 from collections import deque
 
 import numpy as np
@@ -161,51 +160,3 @@ class CommandedKernel(FakeKernel):
             self.commands += self.script.pop(at_ms)
         else:
             super().start_waiting()
-
-
-class CountingKernel:
-    """Whole single devices of one big node list by a stack: for measuring the driver alone."""
-
-    def __init__(self, devices_per_node=8):
-        self.policy = make_policy()
-        self.devices_per_node = devices_per_node
-        self.free = []
-        self.held = {}
-        self.waiting = deque()
-
-    def handle(self, event):
-        kind = type(event)
-        if kind is JobSubmitted:
-            self.waiting.append(event.job.id)
-        elif kind is JobFinished:
-            self.free.append(self.held.pop(event.job))
-        elif kind is Batch:
-            for part in event.events:
-                self.take(part)
-        else:
-            return ()
-        commands = []
-        while self.waiting and self.free:
-            job = self.waiting.popleft()
-            allocation = self.held[job] = self.free.pop()
-            commands.append(Start(job, 1, allocation))
-        return tuple(commands)
-
-    def take(self, event):
-        kind = type(event)
-        if kind is JobSubmitted:
-            self.waiting.append(event.job.id)
-        elif kind is JobFinished:
-            self.free.append(self.held.pop(event.job))
-        elif kind is NodeAdded:
-            first = len(self.free)
-            node = first // self.devices_per_node
-            self.free += [
-                Allocation(np.array([node]), np.array([device]))
-                for device in range(first, first + event.node.device_count)
-            ]
-
-
-def with_oracle(spec, run_ms):
-    """The job as a clairvoyant policy sees it."""
-    return dataclasses.replace(spec, oracle_ms=run_ms)

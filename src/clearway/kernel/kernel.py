@@ -1,7 +1,7 @@
 """Events in, commands out. Whoever drives the kernel owns threads, sockets and clocks; the kernel owns none."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from clearway.engine.adoption import adopt_policy, begin_reading
 from clearway.engine.agenda import OVER, RESTLESS
@@ -13,6 +13,7 @@ from clearway.engine.policy import Policy, RunTimes
 from clearway.engine.settle import Agenda, may_stretch
 from clearway.engine.state import ClusterState
 from clearway.engine.stranded import stranded_entry
+from clearway.engine.stretch import ROUNDS_MAX
 from clearway.engine.tables import JOB_CLASS
 from clearway.model.commands import Command, WakeAt
 from clearway.model.errors import InternalError
@@ -20,9 +21,6 @@ from clearway.model.events import Event, PlanAccepted
 from clearway.model.ids import JobId
 from clearway.model.jobs import Outcome
 from clearway.model.plan import Explanation, Plan, Reserve
-
-ROUNDS_MAX: Final = 8
-"""Plans made for one event: a start may let another job be considered (`after`, arrays) or block one (singletons)."""
 
 
 class Kernel:
@@ -54,7 +52,7 @@ class Kernel:
         self.accepted = []
         state.apply(event)
         commands: list[Command] = []
-        for _ in range(ROUNDS_MAX):
+        for _ in range(ROUNDS_MAX):  # a start may let another job be considered (`after`, arrays), or block a singleton
             plan = decide_plan()
             self.cycles += 1
             if plan.moves:

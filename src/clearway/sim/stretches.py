@@ -29,7 +29,7 @@ class Stretches:
         self._recorder = recorder
         self._digest = digest
         self._jobs = backend.jobs
-        self.least = WORTH_IT
+        self._least = WORTH_IT
         self.agenda = Agenda(self._jobs, np.frombuffer(backend.spans_ms, dtype=np.int64))
         backend.keep_endings(self.agenda)
 
@@ -56,10 +56,10 @@ class Stretches:
 
     def _is_worth_it(self, position: int, until_ms: int) -> bool:
         """Whether a stretch will take in a few moments."""
-        ahead = position + self.least
+        ahead = position + self._least
         if ahead < len(self._jobs):
             return self._jobs[ahead].submit_ms < until_ms
-        return self.agenda.endings.count >= self.least
+        return self.agenda.endings.count >= self._least
 
 
 def make_stretches(

@@ -26,12 +26,6 @@ def parse_tolerations(value: object) -> tuple[Toleration, ...]:
     return tuple(_parse_mapping(one) if isinstance(one, Mapping) else _parse_text(one) for one in items)
 
 
-def render_toleration(one: Toleration) -> str:
-    """As a job file may write it."""
-    value = "" if one.value is None else f"={one.value}"
-    return (one.key or "*") + value + (f":{one.effect}" if one.effect else "")
-
-
 def _parse_text(text: object) -> Toleration:
     if not isinstance(text, str):
         raise ParseError(expected=WANTED, found=text)

@@ -5,7 +5,7 @@ import pytest
 from clearway.model.runs import Toleration
 from clearway.wire.jobfile import parse_job_file
 from clearway.wire.problems import ParseError
-from clearway.wire.tolerations import parse_tolerations, render_toleration
+from clearway.wire.tolerations import parse_tolerations
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,6 @@ from clearway.wire.tolerations import parse_tolerations, render_toleration
 def test_toleration_is_written_as_a_text_or_as_kubernetes_does(text, mapping, expected):
     assert parse_tolerations([text, mapping]) == (expected, expected)
     assert parse_tolerations(text) == (expected,)
-    assert render_toleration(expected) == text
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from clearway.adapters.kubernetes.placement import meets_all
 from clearway.model.events import BudgetsChanged
 from clearway.model.ids import JobId
 
-PATH: Final = "/apis/policy/v1/poddisruptionbudgets"
 KIND: Final = "poddisruptionbudgets"
 
 SEVERAL: Final = "several disruption budgets at once, which the eviction API does not take"
