@@ -1,9 +1,10 @@
 """Objects of a real API server that bound what is done: disruption budgets, quotas, wishes of pods that run."""
 
-from support.cluster import bound, until
+from support.cluster import bound, make_pod_spec, until
 from support.kube_scheduling import Scheduling
 
 PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+MERGE = {"Content-Type": "application/merge-patch+json"}
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 
 
@@ -62,6 +63,71 @@ def test_budget_lets_as_many_go_as_it_has_left_and_no_more(cluster, tmp_path):
         until("the one bound", lambda: "one" in bound(cluster.pods()))
         assert len(set(bound(cluster.pods())) & {"a", "b", "c"}) == 2
     cluster.call("DELETE", f"{BUDGETS}/web")
+
+
+def make_replicas(cluster, count):
+    """A ReplicaSet of pods that fill a node each, all of them running."""
+    cluster.create(
+        "/apis/apps/v1/namespaces/default/replicasets",
+        {
+            "metadata": {"name": "web"},
+            "spec": {
+                "replicas": count,
+                "selector": {"matchLabels": {"app": "web"}},
+                "template": {"metadata": {"labels": {"app": "web"}}, "spec": make_pod_spec(gpus=8)},
+            },
+        },
+    )
+    until("all run", lambda: [pod["status"]["phase"] for pod in cluster.pods()] == ["Running"] * count)
+
+
+def is_victim_gone(cluster, pods):
+    return len(set(bound(cluster.pods())) & pods) < len(pods)
+
+
+def test_percentage_lets_one_of_four_go_however_many_want_its_place(cluster, tmp_path):
+    for number in range(4):
+        cluster.add_node(f"n{number}", gpus=8)
+    add_urgent(cluster)
+    with Scheduling(cluster.kubeconfig, tmp_path / "clearway.db"):
+        make_replicas(cluster, 4)
+        web = set(bound(cluster.pods()))
+        add_budget(cluster, "web", maxUnavailable="25%")
+        for name in ("u1", "u2", "u3"):
+            cluster.add_pod(name, gpus=8, priorityClassName="urgent")
+        until("one urgent pod bound", lambda: is_victim_gone(cluster, web) and len(bound(cluster.pods())) == 4)
+        until("two told why", lambda: sum("disruption budget" in reason_of(pod) for pod in cluster.pods()) >= 2)
+        assert len(set(bound(cluster.pods())) & web) == 3
+        cluster.call("DELETE", f"{BUDGETS}/web")
+        until("all bound", lambda: set(bound(cluster.pods())) >= {"u1", "u2", "u3"})
+        cluster.call("DELETE", "/apis/apps/v1/namespaces/default/replicasets/web")
+
+
+def test_budget_of_all_pods_counts_and_one_of_none_does_not_and_two_of_one_pod_let_it_not_go(cluster, tmp_path):
+    cluster.add_node("n1", gpus=8)
+    add_urgent(cluster)
+    with Scheduling(cluster.kubeconfig, tmp_path / "clearway.db"):
+        cluster.add_pod("kept", gpus=8, labels={"app": "web"})
+        until("it runs", lambda: [pod["status"]["phase"] for pod in cluster.pods()] == ["Running"])
+        for name, selector in (("none", None), ("all", {}), ("web", {"matchLabels": {"app": "web"}})):
+            spec = {"minAvailable": 0 if name == "web" else 1, "selector": selector}
+            cluster.create(BUDGETS, {"metadata": {"name": name}, "spec": spec})
+        until(
+            "budgets that count",
+            lambda: all(
+                cluster.call("GET", f"{BUDGETS}/{name}")["status"].get("expectedPods") for name in ("all", "web")
+            ),
+        )
+        cluster.add_pod("urgent", gpus=8, priorityClassName="urgent")
+        wanted = "several disruption budgets at once"
+        until("told that there are two", lambda: any(wanted in reason_of(pod) for pod in cluster.pods()))
+        cluster.call("DELETE", f"{BUDGETS}/web")
+        wanted = "disruption budget default/all (which lets 0 more leave)"
+        until("told that there is one", lambda: any(wanted in reason_of(pod) for pod in cluster.pods()))
+        cluster.call("PATCH", f"{BUDGETS}/all", {"spec": {"minAvailable": 0}}, headers=MERGE)
+        until("the urgent pod bound", lambda: bound(cluster.pods()) == {"urgent": "n1"})
+        for name in ("none", "all"):
+            cluster.call("DELETE", f"{BUDGETS}/{name}")
 
 
 def test_pod_goes_where_pods_that_run_would_rather_have_it(cluster, tmp_path):

@@ -9,6 +9,7 @@ from typing import Final
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.gangs import elastic_range
 from clearway.adapters.kubernetes.manifests import OwnJob
+from clearway.adapters.kubernetes.placing import BIND_REFUSED
 from clearway.adapters.kubernetes.quotas import Ask, ask_of, ask_of_template
 from clearway.adapters.kubernetes.recovering import Recovering
 from clearway.adapters.kubernetes.runs import Bundle, Inquire, Run, RunPhase
@@ -19,6 +20,12 @@ from clearway.model.plan import ReasonCode
 
 REFUSED: Final = "the API server does not let its pods be made: "
 """Begins the reason of a job that waits for it."""
+
+REFUSALS_MAX: Final = 5
+"""So often in a row, a second apart, a pod may not be bound: then its run gives back what it holds."""
+
+PASSING: Final = (404, 409)
+"""Answers that say that a pod is not what it was: what it is now is heard of soon."""
 
 RETRY_MS: Final = 30_000
 """Pause before another try; a quota that changes ends it."""
@@ -36,7 +43,7 @@ class Allowing(Recovering):
 
     def release_own(self, now_ms: int, job: JobId, message: str) -> None:
         """A submitted job waits as the journal says; if it was refused in an earlier process, it tries anew."""
-        if message.startswith(REFUSED):
+        if message.startswith((REFUSED, BIND_REFUSED)):
             self._events.append(JobReleased(now_ms, job))
 
     def note_refusal(self, now_ms: int, job: JobId, generation: int, message: str) -> None:
@@ -47,6 +54,26 @@ class Allowing(Recovering):
             return
         run.is_refused = True
         self._stop(now_ms, bundle, StopCause.MIGRATED, REFUSED + message)
+
+    def note_refused_call(self, now_ms: int, uid: str, status: int, words: str) -> None:
+        """A pod was not bound, or not told to go, as the API server said. It is tried again; a run of which a pod may
+        not be bound keeps its places for a few tries only, and nothing of it stays where it was bound by halves."""
+        self.unbind(uid)
+        bundle, pod = self.bundles.get(self._bundle_of.get(uid, "")), self.pods.get(uid)
+        run = None if bundle is None else bundle.run
+        if bundle is None or run is None or pod is None:
+            return
+        run.asked.discard(uid)
+        if pod.node or status in PASSING:
+            return
+        run.refusals[uid] += 1
+        if run.refusals[uid] >= REFUSALS_MAX and run.phase is not RunPhase.STOPPING:
+            run.is_refused = True
+            self._stop(now_ms, bundle, StopCause.MIGRATED, BIND_REFUSED + words)
+        if run.is_refused:
+            # Of those that lie nowhere none has to leave, and no call about them is on its way.
+            for slot in run.slots:
+                slot.pod = slot.pod if slot.pod in self._places else ""
 
     def _lacks_pods(self, run: Run) -> bool:
         return run.phase is RunPhase.STARTING and not all(slot.pod for slot in run.slots)
@@ -78,7 +105,9 @@ class Allowing(Recovering):
         return True
 
     def _hold_refused(self, now_ms: int, bundle: Bundle, job: JobId, reason: str) -> None:
-        self._events.append(JobHeld(now_ms, job, reason, ReasonCode.QUOTA))
+        code = ReasonCode.HELD if reason.startswith(BIND_REFUSED) else ReasonCode.QUOTA
+        self._events.append(JobHeld(now_ms, job, reason, code))
+        bundle.awaits_quota = "quota" in reason.lower()
         self._rest(bundle, now_ms + RETRY_MS)
 
     def _try_again(self, now_ms: int, bundle: Bundle) -> None:
@@ -102,7 +131,7 @@ class Allowing(Recovering):
         self._quotas_seen = self.quotas.version
         for bundle in self.jobs.values():
             if bundle.own is not None and bundle.run is None:
-                if bundle.is_held and self._has_room(bundle, bundle.own):
+                if bundle.is_held and bundle.awaits_quota and self._has_room(bundle, bundle.own):
                     bundle.rests_until_ms = now_ms
                     self._dirty[bundle.group.key] = None
             elif bundle.run is not None and (bundle.own is not None or bundle.group.source is not None):

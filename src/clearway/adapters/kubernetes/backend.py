@@ -501,7 +501,7 @@ class KubernetesBackend:
             case Unclaim(pod, claims):
                 await self._insist(pod, nullcontext(), partial(take_back_claims, self._client, pod, claims))
             case Refuse(pod, message):
-                await self.reasons.tell(pod, message)
+                await self.reasons.insist(pod, message)
             case Launch() | End():
                 self._own_jobs.ask(action)
             case Inquire():
@@ -554,9 +554,9 @@ class KubernetesBackend:
 
     # --- what became of submitted jobs, in the backend's thread ---------------------------------------------------
 
-    def _on_refused(self, job: JobId, reason: str) -> None:
+    def _on_refused(self, job: JobId, reason: str, is_for_now: bool) -> None:
         with self.lock:
-            self.book.refuse_own(self.now_ms, job, reason)
+            self.book.refuse_own(self.now_ms, job, reason, is_for_now=is_for_now)
         self._changed()
 
     def _on_ended(self, job: JobId, is_there: bool) -> None:
@@ -589,7 +589,7 @@ class KubernetesBackend:
                 log.warning("pod %s/%s: %s", pod.namespace, pod.name, error)
                 await asyncio.sleep(REFUSED_S)
                 with self.lock:
-                    self.book.unbind(pod.uid)
+                    self.book.note_refused_call(self.now_ms, pod.uid, error.status, str(error))
                 self._changed()
                 return False
 

@@ -17,7 +17,7 @@ restart, a list after a cut watch and a watch that never broke lead to the same.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from clearway.adapters.kubernetes.allowing import Allowing
+from clearway.adapters.kubernetes.allowing import REFUSED, Allowing
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.convoys import gang_key, is_mixed
 from clearway.adapters.kubernetes.entries import Wants
@@ -198,14 +198,18 @@ class Book(Allowing):
             self._actions.append(End(bundle.own, Ending.REMOVE))
             self._forget(bundle)
 
-    def refuse_own(self, now_ms: int, job: JobId, reason: str) -> None:
-        """The API server does not take the Job of a submitted job: it is not tried again as it is."""
+    def refuse_own(self, now_ms: int, job: JobId, reason: str, *, is_for_now: bool = False) -> None:
+        """The API server does not take the Job of a submitted job: it is not tried again as it is. is_for_now: what is
+        in the way is not in the Job; it waits, and is tried again."""
         bundle = self.jobs.get(job)
         if bundle is None or bundle.run is None:
             return
         run = bundle.run
         self._let_go(bundle, run)
-        self._events.append(JobStopped(now_ms, job, run.generation, StopCause.UNSTARTABLE, bundle.saved_ms, reason))
+        cause = StopCause.MIGRATED if is_for_now else StopCause.UNSTARTABLE
+        self._events.append(JobStopped(now_ms, job, run.generation, cause, bundle.saved_ms, reason))
+        if is_for_now:
+            self._hold_refused(now_ms, bundle, job, REFUSED + reason)
 
     def settle(self, now_ms: int, *, is_first: bool = False) -> list[Event]:
         """Look at every group that changed; returns what happened, nodes first. is_first: see `Nodes.tell`."""
@@ -349,7 +353,7 @@ class Book(Allowing):
         if run.phase is RunPhase.STOPPING:
             run.is_killed = run.is_killed or any(pod is not None and pod.exit_code == KILLED for pod in lying)
             if bundle.own is None and not run.is_parked:
-                self._ask_to_leave(run, holding)
+                self._ask_to_leave(run, [pod for pod in holding if pod.node or not run.is_refused])
             has_left = run.is_ended and not run.writing if bundle.own is not None else True
             if has_left and all(self._is_lost(pod) for pod in holding):
                 self._end_stopped(now_ms, bundle, run)
@@ -444,7 +448,7 @@ class Book(Allowing):
         self._let_go(bundle, run)
         if run.is_parked and run.next_slots is None and bundle.group.source is not None:
             self._actions.append(Scale(bundle.group.source, bundle.size, run.job))
-        if run.cause is None or not bundle.group.returns:
+        if run.cause is None or not (bundle.group.returns or run.is_refused):
             self._events.append(finished(now_ms, run, run.outcome, run.exit_code))
             self._forget(bundle)
             return

@@ -7,7 +7,7 @@ group and its first pod, so that a group is accepted once, whatever is repeated 
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Final
@@ -142,8 +142,17 @@ class Intake:
                     self._backend.book.guard.note(("judged", pods[0].uid), pods[0], f"pod {pods[0].name}")
                     about_nodes = BROKEN
                 message = _compose(about_nodes, explanation)
-                tell = self._backend.reasons.tell
-                await asyncio.gather(*(tell(pod, message, is_first=pod is pods[0], again_ns=AGAIN_NS) for pod in pods))
+                await self._tell(pods, message)
+
+    async def _tell(self, pods: Sequence[PodFacts], message: str) -> None:
+        """What keeps one job's pods from being told is no reason to say nothing to others."""
+        tell = self._backend.reasons.tell
+        calls = (tell(pod, message, is_first=pod is pods[0], again_ns=AGAIN_NS) for pod in pods)
+        failures = [one for one in await asyncio.gather(*calls, return_exceptions=True) if one is not None]
+        for error in failures[:1]:
+            if not isinstance(error, ClearwayError):
+                raise error
+            log.info("pods of %s/%s were not told why they wait: %s", pods[0].namespace, pods[0].name, error)
 
     def _choose(self) -> list[JobId]:
         """Waiting jobs, those first that were not explained or not for long."""

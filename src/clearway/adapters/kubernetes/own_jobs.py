@@ -30,6 +30,7 @@ PAUSE_MAX_S: Final = 15.0
 REMOVING_S: Final = 0.5
 """Pause between two looks at a Job that is being deleted."""
 
+FORBIDDEN: Final = 403
 NOT_FOUND: Final = 404
 CONFLICT: Final = 409
 
@@ -37,14 +38,15 @@ BACKGROUND: Final = {"propagationPolicy": "Background"}
 
 
 class OwnJobs:
-    """spawn: runs work beside the rest. refuse: called with a job that cannot be made, and why. ended: called with one
-    whose pods were told to go, and whether its Job was there."""
+    """spawn: runs work beside the rest. refuse: called with a job that cannot be made, why, and whether others may come
+    to allow it: quotas, policies, rights. ended: called with one whose pods were told to go, and whether its Job was
+    there."""
 
     def __init__(
         self,
         client: Client,
         spawn: Callable[[Awaitable[None]], None],
-        refuse: Callable[[JobId, str], None],
+        refuse: Callable[[JobId, str, bool], None],
         ended: Callable[[JobId, bool], None],
     ) -> None:
         self._client = client
@@ -82,7 +84,7 @@ class OwnJobs:
             await self._insist(lambda: self._make(action.own, action.replicas))
         except ApiError as error:
             log.warning("job %d: %s", action.own.job, error)
-            self._refuse(action.own.job, str(error))
+            self._refuse(action.own.job, str(error), error.status == FORBIDDEN)
 
     async def _make(self, own: OwnJob, replicas: int) -> bool:
         await self._serve(own.namespace)

@@ -17,6 +17,9 @@ from clearway.model.ids import JobId
 from clearway.model.jobs import Outcome, StopCause
 
 NO_PLACE = "other pods of its gang have no place"
+RESTING = "it rests before its next try: "
+BIND_REFUSED = "the API server does not let its pods be bound: "
+"""Begin the reasons of jobs that the book holds."""
 
 
 class Placing(Sightings):
@@ -186,7 +189,7 @@ class Placing(Sightings):
         self._give_back(now_ms, bundle, run, StopCause.MIGRATED, reason)
         self._rest(bundle, now_ms + min(REST_FIRST_MS << min(bundle.rested, 16), REST_MAX_MS))
         bundle.rested += 1
-        self._events.append(JobHeld(now_ms, run.job, reason))
+        self._events.append(JobHeld(now_ms, run.job, reason if reason == NO_PLACE else RESTING + reason))
 
     def _give_back(self, now_ms: int, bundle: Bundle, run: Run, cause: StopCause | None, reason: str) -> None:
         """A part of a convoy leaves places to which nothing was bound yet."""
@@ -229,7 +232,7 @@ class Placing(Sightings):
             bundle.is_again = True
         elif bundle.conflicts >= CONFLICTS_MAX:
             self._rest(bundle, now_ms + REST_MS)
-            self._events.append(JobHeld(now_ms, run.job, obstacle))
+            self._events.append(JobHeld(now_ms, run.job, RESTING + obstacle))
 
     def _is_elastic(self, bundle: Bundle) -> bool:
         pods = (self.pods[uid] for uid in bundle.members if uid in self.pods)

@@ -13,6 +13,7 @@ from typing import Final
 from clearway.adapters.kubernetes.client import Client
 from clearway.adapters.kubernetes.errors import ApiError, UnreachableError
 from clearway.adapters.kubernetes.facts import PodFacts
+from clearway.adapters.kubernetes.pace import PAUSE_MIN_S, rest
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ class Reasons:
     def __init__(self, client: Client, reporter: str) -> None:
         self._client = client
         self._reporter = reporter
-        self._told: dict[str, tuple[str, int]] = {}
+        self._told: dict[str, tuple[str, int]] = {}  # "" = it could not be told
         self._bound: deque[tuple[PodFacts, str]] = deque(maxlen=BOUND_MAX)
         self._some = asyncio.Event()
 
@@ -74,8 +75,8 @@ class Reasons:
         """Say to a pod why it waits; a pod that is gone needs not be told. is_first: of its gang, which gets the event;
         the others have the same condition. again_ns: it is not told again sooner after it was told something else."""
         message, now_ns = message[:MESSAGE_CHARACTERS_MAX], time.monotonic_ns()
-        told, told_ns = self._told.get(pod.uid, ("", 0))
-        if told == message or (told and now_ns - told_ns < again_ns):
+        told, told_ns = self._told.get(pod.uid, ("", now_ns - again_ns))
+        if told == message or now_ns - told_ns < again_ns:
             return
         self._told[pod.uid] = (message, now_ns)
         if len(self._told) > TOLD_MAX:
@@ -84,11 +85,30 @@ class Reasons:
         try:
             await self._client.set_condition(pod.namespace, pod.name, pod.uid, condition)
             if is_first:
-                await self._client.post(_events_of(pod), self._event(pod, message))
-        except ApiError as error:
-            if error.status not in (404, 409):
-                self._told.pop(pod.uid, None)
+                await self._write_event(pod, message)
+        except (ApiError, UnreachableError) as error:
+            if isinstance(error, UnreachableError) or error.status not in (404, 409):
+                self._told[pod.uid] = ("", now_ns)
                 raise
+
+    async def insist(self, pod: PodFacts, message: str) -> None:
+        """Say it until the API server answers, or something else was said to the pod."""
+        pause_s = PAUSE_MIN_S
+        while True:
+            try:
+                await self.tell(pod, message)
+                return
+            except UnreachableError as error:
+                pause_s = await rest(max(pause_s, error.retry_after_s))
+            if self._told.get(pod.uid, ("", 0))[0]:
+                return
+
+    async def _write_event(self, pod: PodFacts, message: str) -> None:
+        """A pod whose condition says it already needs no event where none may be written."""
+        try:
+            await self._client.post(_events_of(pod), self._event(pod, message))
+        except ApiError as error:
+            log.info("pod %s/%s: no event: %s", pod.namespace, pod.name, error)
 
     def _event(self, pod: PodFacts, message: str, reason: str = "FailedScheduling") -> dict[str, object]:
         now = datetime.fromtimestamp(_now_s(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -9,7 +9,7 @@ from clearway.adapters.kubernetes.entries import real_name
 from clearway.adapters.kubernetes.gangs import Group, own_key
 from clearway.adapters.kubernetes.guard import BROKEN
 from clearway.adapters.kubernetes.manifests import OwnJob
-from clearway.adapters.kubernetes.placing import Placing
+from clearway.adapters.kubernetes.placing import BIND_REFUSED, NO_PLACE, RESTING, Placing
 from clearway.adapters.kubernetes.runs import (
     Bundle,
     End,
@@ -27,6 +27,9 @@ from clearway.model.ids import JobId
 from clearway.model.jobs import Outcome, StopCause
 
 NOT_WHOLE = "its pods are not all there yet"
+
+HELD = (NOT_WHOLE, NO_PLACE, RESTING, BIND_REFUSED)
+"""How reasons begin for which a book holds jobs of pods: what one of an earlier process held, this one lets go."""
 
 
 class Recovering(Placing):
@@ -46,7 +49,7 @@ class Recovering(Placing):
             self._events.append(JobCancelled(now_ms, job))
             return
         key = bundle.group.key
-        bundle.job, bundle.key, bundle.size, bundle.is_held = job, origin, size, message == NOT_WHOLE
+        bundle.job, bundle.key, bundle.size, bundle.is_held = job, origin, size, message.startswith(HELD)
         self.jobs[job] = bundle
         self._dirty[key] = None
         self._arrivals = [arrival for arrival in self._arrivals if arrival.group != key]

@@ -1,5 +1,6 @@
 """What the book keeps of groups, runs and calls that are to be made: plain values."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -158,7 +159,8 @@ class Run:
     next_slots: where it goes on as soon as it has left, None = nowhere. is_known: the engine takes it to run already.
     started_ms: when it began to run; None = not yet. crowds: in which each replica counts for the engine.
     pending: of a part of a convoy, bindings that wait until all parts have places. is_parked: its elastic Job was told
-    to let its pods go. inquired_ms: when it was last looked up why its pods do not come. is_refused: they may not."""
+    to let its pods go. inquired_ms: when it was last looked up why its pods do not come. is_refused: they may not, or
+    may not be bound; refusals: how often the API server said so, by pod."""
 
     job: JobId
     generation: int
@@ -183,6 +185,7 @@ class Run:
     is_parked: bool = False
     inquired_ms: int = 0
     is_refused: bool = False
+    refusals: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(slots=True)
@@ -195,7 +198,7 @@ class Bundle:
     what its pods want then, which nodes are told all the same. conflicts: starts in a row that came too late, for
     neighbours were there by then. rests_until_ms: it is not tried again before. is_again: a job of it was taken back,
     for what its pods demand had changed. rested: how often in a row it gave its places back, as other parts of its
-    convoy had none.
+    convoy had none. awaits_quota: what it is held for may be over when a quota changes.
     """
 
     group: Group
@@ -214,6 +217,7 @@ class Bundle:
     rests_until_ms: int = 0
     is_again: bool = False
     rested: int = 0
+    awaits_quota: bool = False
 
 
 SIGNALLED = 128

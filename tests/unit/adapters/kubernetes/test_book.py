@@ -3,13 +3,14 @@
 import pytest
 
 from clearway.adapters.kubernetes import nodes
+from clearway.adapters.kubernetes.allowing import REFUSALS_MAX, RETRY_MS
 from clearway.adapters.kubernetes.book import NOT_WHOLE, Book
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.convoys import PARTS_MAX, PERMIT_MS, REST_FIRST_MS
 from clearway.adapters.kubernetes.gangs import GANG, GANG_SIZE, gang_size
 from clearway.adapters.kubernetes.parse import parse_node, parse_pod
 from clearway.adapters.kubernetes.placement import DEMAND_PREFIX
-from clearway.adapters.kubernetes.placing import NO_PLACE
+from clearway.adapters.kubernetes.placing import BIND_REFUSED, NO_PLACE, RESTING
 from clearway.adapters.kubernetes.runs import Bind, Evict, Refuse
 from clearway.model.events import (
     DeviceDown,
@@ -740,3 +741,108 @@ def test_wishes_of_pods_that_run_already_count_for_pods_that_they_speak_of(kind,
     world.delete("old")
     world.put("later", labels={"app": "web"})
     assert [job.request.neighbours for job in world.accept()] == [()]
+
+
+@pytest.mark.parametrize("message", [NOT_WHOLE, NO_PLACE, f"{RESTING}a neighbour is there", f"{BIND_REFUSED}a policy"])
+def test_job_that_an_earlier_process_held_for_a_while_is_released_by_this_one(message):
+    world = World(n1=8)
+    world.put("p")
+    world.book.restore(0, 5, "vision/pod/uid-p#uid-p", 1, message)
+    assert [one.job for one in world.settle() if isinstance(one, JobReleased)] == [5]
+
+
+@pytest.mark.parametrize("message", ["", "failed to start 3 times in a row"])
+def test_job_that_somebody_else_holds_stays_held_over_a_restart(message):
+    world = World(n1=8)
+    world.put("p")
+    world.book.restore(0, 5, "vision/pod/uid-p#uid-p", 1, message)
+    assert [one for one in world.settle() if isinstance(one, JobReleased)] == []
+
+
+# --- calls that are refused -------------------------------------------------------------------------------------------
+
+
+def refuse(world, name, status=422, times=1):
+    for _ in range(times):
+        world.book.note_refused_call(world.now_ms, f"uid-{name}", status, "a policy says no")
+
+
+def refuse_to_the_end(world, name):
+    """Each try of the book to bind the pod is refused, until it makes none."""
+    tries = 0
+    while any(call.startswith(f"bind {name} ") for call in world.calls()):
+        tries += 1
+        refuse(world, name)
+        events = world.settle()
+    return tries, events
+
+
+def test_pod_that_may_not_be_bound_gives_its_place_back_after_some_tries_and_tries_again_later():
+    world = World(n1=8)
+    world.put("p")
+    world.accept()
+    world.start(1, ("n1", (0,)))
+    tries, events = refuse_to_the_end(world, "p")
+    stopped, held = [one for one in events if isinstance(one, JobStopped | JobHeld)]
+    assert (tries, stopped.cause) == (REFUSALS_MAX, StopCause.MIGRATED)
+    assert held.reason == f"{BIND_REFUSED}a policy says no"
+    assert world.settle() == []
+    world.now_ms += RETRY_MS
+    assert [type(one) for one in world.settle()] == [JobReleased]
+    world.start(1, ("n1", (0,)), generation=2)
+    assert world.calls() == ["bind p n1"]
+
+
+def test_gang_of_which_one_pod_may_not_be_bound_leaves_whole():
+    world = World(n1=8, n2=8)
+    make_gang(world, 2)
+    world.start(1, ("n1", ALL), ("n2", ALL))
+    world.change("w0", node="n1", phase="Running")
+    tries, _ = refuse_to_the_end(world, "w1")
+    assert tries == REFUSALS_MAX
+    world.delete("w0")
+    stopped, held = [one for one in world.settle() if isinstance(one, JobStopped | JobHeld)]
+    assert (stopped.job, held.reason) == (1, f"{BIND_REFUSED}a policy says no")
+
+
+def test_only_pods_that_lie_somewhere_are_told_to_leave_a_gang_that_may_not_be_bound():
+    world = World(n1=8, n2=8, n3=8)
+    make_gang(world, 3)
+    world.start(1, ("n1", ALL), ("n2", ALL), ("n3", ALL))
+    world.change("w0", node="n1", phase="Running")
+    for _ in range(REFUSALS_MAX - 1):
+        refuse(world, "w1")
+        world.settle()
+    world.calls()  # the binding of the third pod is still on its way
+    refuse(world, "w1")
+    world.settle()
+    assert world.calls() == ["evict w0"]
+    world.delete("w0")
+    assert world.settle() == []
+    refuse(world, "w2")
+    assert [one.job for one in world.settle() if isinstance(one, JobStopped)] == [1]
+    assert world.calls() == []
+
+
+def test_answer_that_says_that_the_pod_is_another_by_now_is_no_refusal():
+    world = World(n1=8)
+    world.put("p")
+    world.accept()
+    world.start(1, ("n1", (0,)))
+    for _ in range(2 * REFUSALS_MAX):
+        assert world.calls() == ["bind p n1"]
+        refuse(world, "p", 409)
+        assert world.settle() == []
+
+
+def test_pod_whose_eviction_is_refused_is_asked_again():
+    world = World(n1=8)
+    run_gang(world, ("n1", ALL))
+    world.book.stop(world.now_ms, 1, 1, StopCause.PREEMPTED)
+    world.settle()
+    assert world.calls() == ["evict w0"]
+    world.settle()
+    assert world.calls() == []
+    refuse(world, "w0", 403)
+    world.settle()
+    assert world.calls() == ["evict w0"]
