@@ -14,7 +14,7 @@ from clearway.kernel import Kernel
 from clearway.model.units import HOUR_MS
 from clearway.policies.named import named_policy
 from clearway.policies.orders import Fifo, Shortest
-from clearway.sim import stretches
+from clearway.sim import recorder, stretches
 from clearway.sim.random_world import make_world
 from clearway.sim.twin import run_twin
 from clearway.sim.workload import Workload
@@ -45,14 +45,18 @@ ONLY_REMEMBERED = {"_last", "_shares", "_shares_ms"}
 """What could be asked anew, kept only to answer sooner."""
 WORLDS_JOINED = 3
 """Random worlds whose jobs come together: one has some dozens, of which many are not plain."""
+KINDS_FEW = 3
 
 
 def plain_world(seed):
-    """A random world without faults or devices of other speeds, whose jobs are made plain where they are not."""
+    """A random world without faults or devices of other speeds, whose jobs are made plain where they are not. The first
+    of each kind ends a stretch, and so does each sample: in one world of two there are few of both."""
     worlds = [make_world(WORLDS_JOINED * seed + index) for index in range(WORLDS_JOINED)]
     jobs = [plain_job(job) for world in worlds for job in world.workload.jobs if job.spec.request.share_milli == 1000]
     jobs.sort(key=lambda job: job.submit_ms)
     numbered = [replace(job, spec=replace(job.spec, id=number)) for number, job in enumerate(jobs, start=1)]
+    if seed % 2:
+        numbered = [like(numbered[place % KINDS_FEW], job) for place, job in enumerate(numbered)]
     cluster = replace(worlds[0].cluster, power_budget_watts=None, links=())
     nodes = tuple(
         replace(node, groups=tuple(replace(group, speed=1.0) for group in node.groups)) for node in cluster.nodes
@@ -64,6 +68,13 @@ def plain_world(seed):
         faults=(),
         extra_events=(),
     )
+
+
+def like(first, job):
+    """The job with what the first one asks, in its queue and tenant."""
+    one = first.spec
+    same = {"request": one.request, "network": one.network, "queue": one.queue, "tenant": one.tenant, "kind": one.kind}
+    return replace(job, spec=replace(job.spec, **same))
 
 
 def plain_job(job):
@@ -154,8 +165,24 @@ def assert_same_kernels(one, other):
 
 @pytest.fixture(autouse=True)
 def stretches_at_once(monkeypatch):
-    """Stretches however short."""
+    """Stretches however short, which few samples interrupt."""
     monkeypatch.setattr(stretches, "WORTH_IT", 0)
+    monkeypatch.setattr(recorder, "SAMPLES_AIMED", 2)
+
+
+def test_in_these_worlds_stretches_have_many_moments(monkeypatch):
+    """Else what follows would compare events with events."""
+    moments, handle_stretch = [], Kernel.handle_stretch
+
+    def count(kernel, agenda, *more):
+        handle_stretch(kernel, agenda, *more)
+        moments.append(agenda.moments)
+
+    monkeypatch.setattr(Kernel, "handle_stretch", count)
+    for seed in range(8):
+        replay(plain_world(seed), POLICIES["easy"], may_stretch=True)
+    assert sum(moments) > len(moments) > 100
+    assert max(moments) > 20
 
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
