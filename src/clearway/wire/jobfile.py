@@ -25,6 +25,7 @@ from clearway.model.jobs import (
     Request,
 )
 from clearway.model.runs import RunSpec
+from clearway.model.units import MILLI
 from clearway.wire.dependencies import DependencyRequest
 from clearway.wire.documents import Document, Place, parse_document, validate_document
 from clearway.wire.jobmodel import OWN_KEYS, JobModel, JobsModel, NetworkModel, ResourcesModel
@@ -375,7 +376,7 @@ def _describe_share(share_milli: int) -> str:
 
 
 def _describe_cpus(cpu_milli: int) -> str:
-    return f"{render_kubernetes_cpu(cpu_milli)} CPUs"
+    return "1 CPU" if cpu_milli == MILLI else f"{render_kubernetes_cpu(cpu_milli)} CPUs"
 
 
 _ECHOED: Final[tuple[tuple[Place, Callable[..., str]], ...]] = (

@@ -390,6 +390,6 @@ def _strip_open_end(value: Scalar, expected: str) -> Scalar:
         return value
     text = value.strip()
     if ".." in text and not text.endswith(".."):
-        hint = "an upper bound cannot be asked for: leave it out; which GPUs will do is said by `gpu_model`"
+        hint = "an upper bound cannot be asked for: leave it out"
         raise ParseError(expected=expected, found=value, hint=hint)
     return text.removesuffix(".." if text.endswith("..") else "+")
