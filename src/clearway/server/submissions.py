@@ -100,7 +100,7 @@ class _Parser:
 
     def _parse(self, file: SubmittedFile, first_id: int) -> ParsedSubmission:
         parsed = _parse_file(file, self._user, self._now_ms, first_id)
-        jobs = tuple(_choose_tenant(job, self._reach) for job in parsed.jobs)
+        jobs = tuple(_choose_tenant(job, self._reach, file.source) for job in parsed.jobs)
         runs = tuple(_complete_runs(parsed.runs, file, self._folder, self._environments))
         return ParsedSubmission(jobs=jobs, runs=runs, notes=parsed.notes)
 
@@ -157,14 +157,14 @@ def is_script(file: SubmittedFile) -> bool:
     return file.form is Form.SCRIPT or (file.form is Form.AUTO and file.text.startswith("#!"))
 
 
-def _choose_tenant(job: JobSpec, reach: Reach) -> JobSpec:
+def _choose_tenant(job: JobSpec, reach: Reach, source: str) -> JobSpec:
     """The job in the tenant that it names, else in the first of its user. Raises Refusal for one that is not his."""
     if reach.sees(job.tenant):
         return job
     mine = reach.identity.tenants
     if job.tenant == ROOT_TENANT and mine:
         return replace(job, tenant=mine[0])
-    raise Refusal(403, f"expected one of your tenants ({', '.join(mine)}), found {job.tenant!r:.80}")
+    raise Refusal(403, f"{source}: tenant: expected one of yours ({', '.join(mine)}), found {job.tenant!r:.80}")
 
 
 class _Environments:

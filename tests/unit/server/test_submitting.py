@@ -309,6 +309,15 @@ def test_an_error_in_one_of_many_like_jobs_is_said_as_of_one_alone(reach, bad, s
     assert said in str(alone.value)
 
 
+def test_a_tenant_of_others_is_refused_with_the_file_that_names_it(ask, control):
+    files = [{"job": {"name": f"n{place}", "run": "x"}, "source": f"f{place}.yaml"} for place in range(100)]
+    files[61]["job"]["tenant"] = "nlp"
+    answer = submit(ask, *files)
+    assert answer.status_code == 403
+    assert answer.json()["detail"] == "f61.yaml: tenant: expected one of yours (vision), found 'nlp'"
+    assert not control.jobs
+
+
 def test_words_for_the_script_belong_to_each_file(reach):
     files = tuple(SubmittedFile(job=LIKE, args=args) for args in ((), ("1",), ("2",), ()))
     parsed = parse_submission(SubmitRequest(files=files, cwd="/home/ada"), reach, now_ms=NOW_MS)

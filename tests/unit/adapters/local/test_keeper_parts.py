@@ -24,7 +24,7 @@ from clearway.adapters.local.keeper.processes import (
     signal_number,
 )
 from clearway.adapters.local.keeper.records import Records, Started
-from clearway.adapters.local.keeper.spawn import _fork_into
+from clearway.adapters.local.keeper.spawn import Child, _fork_into, explain_failure, is_own_failure, spawn
 from clearway.model.cluster import DeviceGroup, NodeSpec
 from clearway.model.ids import NodeName
 
@@ -244,3 +244,32 @@ def test_state_is_lost_when_it_is_missed_again_and_again_and_not_when_it_cannot_
     state.mkdir()
     looks = [home.is_newly_lost(tick) for tick in range(15_000, 21_000, 1_000)]
     assert looks == [False, False, True, False, False, False]
+
+
+def test_pipe_that_nobody_opens_is_no_place_for_output_and_the_jobs_own_fault(tmp_path, monkeypatch):
+    monkeypatch.setattr("clearway.adapters.local.keeper.spawn.OPEN_WAIT_S", 1)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    child = Child(
+        argv=("/bin/true",),
+        environment={},
+        script=-1,
+        workdir="/",
+        job_dir="/",
+        stdin="",
+        stdout=str(pipe),
+        stderr="",
+        truncates=False,
+        gate=-1,
+        uid=None,
+        gid=None,
+        groups=(),
+        entry_files=(),
+        files_max=64,
+    )
+    pid, reader = spawn(child)
+    with open(reader, "rb") as told:
+        said = told.read()
+    os.waitpid(pid, 0)
+    assert is_own_failure(said)
+    assert explain_failure(said) == f"standard files: open {pipe}: nobody opened its other end within 1 s"

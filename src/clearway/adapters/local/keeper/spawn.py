@@ -5,6 +5,7 @@ closes, as `step: errno`; the child then exits without touching anything of its 
 """
 
 import ctypes
+import errno
 import fcntl
 import os
 import resource
@@ -30,10 +31,12 @@ UMASK: Final = 0o022
 """The usual one; the keeper's own is stricter."""
 HANDLED: Final = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals with a disposition of the keeper's own."""
-_CHANGED: Final = (*HANDLED, signal.SIGPIPE, signal.SIGXFSZ)
+_CHANGED: Final = (*HANDLED, signal.SIGALRM, signal.SIGPIPE, signal.SIGXFSZ)
 """Those, and what Python ignores."""
 _ABOVE: Final = 10
 """Own descriptors go here first, out of the way of those that the job gets."""
+OPEN_WAIT_S: Final = 10
+"""So long a job's files may take to be opened where the wait can be broken off, as for the other end of a pipe."""
 START: Final = "start"
 _FAILED: Final = 127
 _CLONE3: Final = 435
@@ -244,15 +247,23 @@ def _open_files(child: Child) -> None:
     writing = os.O_WRONLY | os.O_CREAT | os.O_NOCTTY | os.O_CLOEXEC | os.O_APPEND
     if child.truncates:
         writing |= os.O_TRUNC
+    signal.set_wakeup_fd(-1)  # that of the parent
+    signal.signal(signal.SIGALRM, _give_up)
+    signal.alarm(OPEN_WAIT_S)
     stdin = _open(child.stdin, os.O_RDONLY | os.O_CLOEXEC)
     if child.control >= 0:
         os.dup2(child.control, stdin, inheritable=False)
     stdout = _open(child.stdout, writing)
     stderr = stdout if child.stderr == child.stdout else _open(child.stderr, writing)
+    signal.alarm(0)
     for number, descriptor in enumerate((stdin, stdout, stderr)):
         os.dup2(descriptor, number)
     if script >= 0:
         os.dup2(script, SCRIPT_FD)
+
+
+def _give_up(_number: int, _frame: object) -> NoReturn:
+    raise TimeoutError(errno.ETIMEDOUT, f"nobody opened its other end within {OPEN_WAIT_S} s")
 
 
 def _open(path: str, flags: int) -> int:
@@ -275,7 +286,6 @@ class FileError(Exception):
 
 def _reset_signals(files_max: int) -> None:
     """As a login shell has it: nothing ignored, nothing blocked."""
-    signal.set_wakeup_fd(-1)
     for number in _CHANGED:
         signal.signal(number, signal.SIG_DFL)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
