@@ -285,6 +285,11 @@ class Nodes(Lying):
                 return f"{name}: {resource}: the pod asks {amount}, {max(free.get(resource, 0), 0)} are left"
         return ""
 
+    def is_well(self, name: NodeName) -> bool:
+        """Whether the node is there, as the engine knows it, and ready."""
+        entry = self.entries.get(real_name(name))
+        return entry is not None and not entry.is_gone and entry.alias == name and entry.facts.is_ready
+
     def find_lack(self, pod: PodFacts) -> str:
         """What the pod's claims, on volumes or devices, wait for, whatever the node; "" = nothing."""
         return self.volumes.find_lack(pod) or self.claims.find_lack(pod)

@@ -112,7 +112,7 @@ class Placing(Sightings):
         obstacle = ""
         for slot, pod in pairs:
             obstacle = self.nodes.find_obstacle(pod, slot.node)
-            if not obstacle and (obstacle := self._find_conflict(pod, slot)):
+            if self.nodes.is_well(slot.node) and (obstacle := obstacle or self._find_conflict(pod, slot)):
                 bundle.conflicts += 1
             if obstacle := obstacle or self.nodes.take_devices(pod, slot.node, slot.devices):
                 break
@@ -207,7 +207,7 @@ class Placing(Sightings):
         assert run is not None
         bundle.run = None
         is_broken = obstacle == BROKEN
-        is_innocent = bundle.conflicts > 0 or is_broken  # of a conflict no node is to blame
+        is_innocent = bundle.conflicts > 0 or is_broken  # of what others hold there by now no node is to blame
         cause = StopCause.MIGRATED if is_innocent else StopCause.START_FAILED
         self._events.append(JobStopped(now_ms, run.job, run.generation, cause, reason=obstacle))
         if bundle.own is not None:

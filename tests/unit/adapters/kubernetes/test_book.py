@@ -11,7 +11,7 @@ from clearway.adapters.kubernetes.gangs import GANG, GANG_SIZE, gang_size
 from clearway.adapters.kubernetes.parse import parse_node, parse_pod
 from clearway.adapters.kubernetes.placement import DEMAND_PREFIX
 from clearway.adapters.kubernetes.placing import BIND_REFUSED, NO_PLACE, RESTING
-from clearway.adapters.kubernetes.runs import Bind, Evict, Refuse
+from clearway.adapters.kubernetes.runs import CONFLICTS_MAX, Bind, Evict, Refuse
 from clearway.model.events import (
     DeviceDown,
     DeviceUp,
@@ -350,7 +350,7 @@ def test_gang_is_not_bound_at_all_where_one_pod_finds_its_node_taken():
     world.start(1, ("n1", ALL), ("n2", ALL))
     assert world.calls() == []
     (stopped,) = [event for event in world.settle() if isinstance(event, JobStopped)]
-    assert stopped.cause is StopCause.START_FAILED
+    assert stopped.cause is StopCause.MIGRATED
     assert "nvidia.com/gpu" in stopped.reason
     world.start(1, ("n1", ALL), ("n3", ALL), generation=2)
     assert world.calls() == []
@@ -383,7 +383,8 @@ def test_node_that_changed_under_the_plan_is_seen_before_binding(trouble):
     world.put_node("n1", **trouble)
     world.start(1, ("n1", (0,)))
     assert world.calls() == []
-    assert [event.cause for event in world.settle() if isinstance(event, JobStopped)] == [StopCause.START_FAILED]
+    cause = StopCause.START_FAILED if "ready" in trouble else StopCause.MIGRATED  # else the node is well
+    assert [event.cause for event in world.settle() if isinstance(event, JobStopped)] == [cause]
 
 
 # --- ending -----------------------------------------------------------------------------------------------------------
@@ -821,6 +822,20 @@ def test_only_pods_that_lie_somewhere_are_told_to_leave_a_gang_that_may_not_be_b
     assert world.settle() == []
     refuse(world, "w2")
     assert [one.job for one in world.settle() if isinstance(one, JobStopped)] == [1]
+    assert world.calls() == []
+
+
+def test_job_that_finds_its_node_full_again_and_again_rests_and_blames_no_node():
+    world = World(n1=8)
+    world.put("p")
+    world.accept()
+    world.put("other", node="n1", schedulerName="default-scheduler", gpus=8)
+    for generation in range(1, CONFLICTS_MAX + 1):
+        world.start(1, ("n1", (0,)), generation=generation)
+        events = world.settle()
+        assert [one.cause for one in events if isinstance(one, JobStopped)] == [StopCause.MIGRATED]
+    (held,) = [one for one in events if isinstance(one, JobHeld)]
+    assert held.reason.startswith(f"{RESTING}n1: nvidia.com/gpu")
     assert world.calls() == []
 
 

@@ -235,3 +235,31 @@ def test_tenants_are_shown_the_quotas_of_their_namespaces():
     for namespace in ("vision", "default"):
         backend.book.put_other("resourcequotas", make_quota({"pods": "4"}, namespace=namespace))
     assert backend.bounds() == {"root": ("ResourceQuota q: pods 0 of 4",), "vision": ("ResourceQuota q: pods 0 of 4",)}
+
+
+def test_job_whose_own_job_may_not_be_made_waits_with_the_words_and_tries_again():
+    world = World()
+    world.start()
+    world.book.refuse_own(1, JobId(7), "exceeded quota: count/jobs.batch", is_for_now=True)
+    stopped, held = world.settle(2)
+    words = f"{REFUSED}exceeded quota: count/jobs.batch"
+    assert (stopped.cause, held) == (StopCause.MIGRATED, JobHeld(1, JobId(7), words, ReasonCode.QUOTA))
+    assert [type(one) for one in world.settle(RETRY_MS + 2)] == [JobReleased]
+
+
+def test_job_whose_own_job_is_not_valid_is_not_tried_again():
+    world = World()
+    world.start()
+    world.book.refuse_own(1, JobId(7), "422 Invalid")
+    assert [one.cause for one in world.settle(2)] == [StopCause.UNSTARTABLE]
+    assert world.settle(10 * RETRY_MS) == []
+
+
+def test_quota_that_changes_is_no_news_for_a_job_that_something_else_refuses():
+    world = World()
+    world.start()
+    world.book.refuse_own(1, JobId(7), "a policy says no", is_for_now=True)
+    world.settle(2)
+    world.quota(8)
+    assert world.settle(3) == []
+    assert [type(one) for one in world.settle(RETRY_MS + 2)] == [JobReleased]
