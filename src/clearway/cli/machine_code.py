@@ -6,11 +6,14 @@ another file it would run old code. `scripts/numba-cache` gives the same folder 
 
 import hashlib
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 VARIABLE: Final = "NUMBA_CACHE_DIR"
+SHIPPED_VARIABLE: Final = "CLEARWAY_SHIPPED_CACHE"
+"""Names a folder for caches (XDG), which may be read-only, where an image ships machine code."""
 MARK: Final = b"\n@compiled"
 FOLDERS: Final = ("engine", "sim")
 """Where functions are compiled."""
@@ -28,7 +31,22 @@ KEY_CHARACTERS: Final = 16
 def keep_machine_code() -> None:
     """Tell Numba where, unless the environment does. To be called before it is imported."""
     if VARIABLE not in os.environ:  # noqa: TID251 - the command line is the border
-        os.environ[VARIABLE] = str(find_folder(os.environ))  # noqa: TID251
+        folder = find_folder(os.environ)  # noqa: TID251
+        if shipped := os.environ.get(SHIPPED_VARIABLE):  # noqa: TID251
+            _take_shipped(find_folder({"XDG_CACHE_HOME": shipped}), folder)
+        os.environ[VARIABLE] = str(folder)  # noqa: TID251
+
+
+def _take_shipped(shipped: Path, folder: Path) -> None:
+    """Numba takes code only from where it may write, so what is shipped is copied there once, whole or not at all."""
+    if folder.exists() or not shipped.is_dir():
+        return
+    copied = folder.with_name(f"{folder.name}.{os.getpid()}")
+    try:
+        shutil.copytree(shipped, copied)
+        copied.rename(folder)
+    except OSError:  # it may not be written, or another process was first
+        shutil.rmtree(copied, ignore_errors=True)
 
 
 def is_machine_code_kept() -> bool:
