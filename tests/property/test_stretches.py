@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from clearway.engine.box import META_RUNNING
 from clearway.engine.policy import Backfill, FairShare, Placement, Policy, RuntimeSource
-from clearway.engine.settle import is_plain
+from clearway.engine.settle import Agenda, is_plain
 from clearway.kernel import Kernel
 from clearway.model.units import HOUR_MS
 from clearway.policies.named import named_policy
@@ -18,6 +18,7 @@ from clearway.sim import recorder, stretches
 from clearway.sim.random_world import make_world
 from clearway.sim.twin import run_twin
 from clearway.sim.workload import Workload
+from support.worlds import make_cluster, make_trace_job
 
 POLICIES = {
     "fifo": named_policy("fifo"),
@@ -47,12 +48,18 @@ WORLDS_JOINED = 3
 """Random worlds whose jobs come together: one has some dozens, of which many are not plain."""
 KINDS_FEW = 3
 
+CLASSES_FEW = 3
+SAMPLES_FEW = 4
+"""A sample of the series ends a stretch; of the usual number, nearly every moment of a short run would have its own."""
+
 
 def plain_world(seed):
     """A random world without faults or devices of other speeds, whose jobs are made plain where they are not. The first
     of each kind ends a stretch, and so does each sample: in one world of two there are few of both."""
     worlds = [make_world(WORLDS_JOINED * seed + index) for index in range(WORLDS_JOINED)]
     jobs = [plain_job(job) for world in worlds for job in world.workload.jobs if job.spec.request.share_milli == 1000]
+    if seed % 2:
+        jobs = alike(jobs)
     jobs.sort(key=lambda job: job.submit_ms)
     numbered = [replace(job, spec=replace(job.spec, id=number)) for number, job in enumerate(jobs, start=1)]
     if seed % 2:
@@ -75,6 +82,25 @@ def like(first, job):
     one = first.spec
     same = {"request": one.request, "network": one.network, "queue": one.queue, "tenant": one.tenant, "kind": one.kind}
     return replace(job, spec=replace(job.spec, **same))
+
+
+def alike(jobs):
+    """The same jobs, asking for what a few of them ask: that was seen before, so stretches go on over many moments.
+    Some end as they start, some live longer than was said."""
+    few = [job.spec for job in jobs[:CLASSES_FEW]]
+    return [
+        replace(
+            job,
+            run_ms=job.run_ms if place % 5 else 0,
+            spec=replace(
+                job.spec,
+                request=few[place % len(few)].request,
+                network=few[place % len(few)].network,
+                estimate_ms=job.spec.estimate_ms if place % 3 else 1,
+            ),
+        )
+        for place, job in enumerate(jobs)
+    ]
 
 
 def plain_job(job):
@@ -191,6 +217,10 @@ def test_in_these_worlds_stretches_have_many_moments(monkeypatch):
 def test_stretch_decides_and_leaves_the_same_as_its_events(policy, seed, stop):
     world = plain_world(seed)
     stop_ms = None if stop is None else int(stop * 2 * HOUR_MS)
+    assert_same_runs(world, policy, stop_ms=stop_ms)
+
+
+def assert_same_runs(world, policy, *, stop_ms=None):
     kernel, result = replay(world, policy, may_stretch=False, stop_ms=stop_ms)
     stretched, same = replay(world, policy, may_stretch=True, stop_ms=stop_ms)
     assert same.decisions_digest == result.decisions_digest
@@ -200,3 +230,25 @@ def test_stretch_decides_and_leaves_the_same_as_its_events(policy, seed, stop):
         "result",
     )
     assert_same_kernels(stretched, kernel)
+
+
+def test_stretch_ends_where_the_kernel_is_not_at_rest_after_a_start(monkeypatch):
+    """Job 2 outlives what was said of it, and at one moment job 3 starts and job 4 is to start behind job 2."""
+    ends = []
+    settle = Agenda.settle
+
+    def watch(agenda, *rest):
+        ends.append(agenda.is_restless)
+        settle(agenda, *rest)
+
+    monkeypatch.setattr(Agenda, "settle", watch)
+    jobs = [
+        make_trace_job(1, submit_ms=0, run_ms=1, devices=2),
+        make_trace_job(2, submit_ms=10, run_ms=90_000, estimate_ms=5),
+        make_trace_job(3, submit_ms=100, run_ms=1_000, estimate_ms=1_000),
+        make_trace_job(4, submit_ms=100, run_ms=1_000, devices=2),
+        *(make_trace_job(number, submit_ms=200 * number, run_ms=number) for number in range(5, 20)),
+    ]
+    world = replace(plain_world(0), workload=Workload("overdue", jobs), cluster=make_cluster(1, 2), queues=(), tenants=())
+    assert_same_runs(world, named_policy("easy"))
+    assert any(ends)

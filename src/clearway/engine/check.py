@@ -102,8 +102,7 @@ STARTABLE: Final = (PHASE_PENDING, PHASE_SUSPENDED)
 
 LEDGER_CPU: Final = 0
 LEDGER_MEM: Final = 1
-LEDGER_HOLDERS: Final = 2
-LEDGER_NODE_ROWS: Final = 3
+LEDGER_NODE_ROWS: Final = 2
 
 LEDGER_SHARE: Final = 0
 LEDGER_DEVICE_MEM: Final = 1
@@ -466,10 +465,9 @@ class Checker:
         assert held is not None
         if move.generation != record.generation + 1 or record.target is not None:
             return f"job {move.job}: a resize is under way, or its generation is stale"
-        if not spec.replicas_min <= move.allocation.replicas <= spec.replicas_max:
-            return (
-                f"job {move.job}: a gang of {spec.replicas_min}..{spec.replicas_max}, found {move.allocation.replicas}"
-            )
+        most = max(spec.replicas_max, held.replicas)  # what it holds it keeps, whatever it was bounded to since
+        if not spec.replicas_min <= move.allocation.replicas <= most:
+            return f"job {move.job}: a gang of {spec.replicas_min}..{most}, found {move.allocation.replicas}"
         needed = spec.request.devices
         if needed == 0:
             return f"job {move.job}: only jobs that hold devices are resized"

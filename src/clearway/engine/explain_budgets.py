@@ -20,6 +20,7 @@ def find_budgeted(scene: Scene, record: JobRecord, need: Need) -> list[Finding]:
     if not state.budgeted:
         return []
     purse = Purse(state)
+    at_first = dict(purse.left)
     gone: list[JobRecord] = []
     kept: list[JobRecord] = []
     for row in may_be_evicted(state, record.row).tolist():
@@ -42,7 +43,7 @@ def find_budgeted(scene: Scene, record: JobRecord, need: Need) -> list[Finding]:
     needed = kept[: bisect_left(range(len(kept)), True, key=is_enough)]
     jobs = tuple(other.spec.id for other in needed)
     names = tuple(dict.fromkeys(name for job in jobs for name in purse.names_of(job)))
-    left = [f"{name} (which lets {max(state.budgets[name], 0)} more leave)" for name in names[:BLOCKERS_MAX]]
+    left = [f"{name} (which lets {max(at_first[name], 0)} more leave)" for name in names[:BLOCKERS_MAX]]
     text = f"{jobs_in_words(jobs[:BLOCKERS_MAX], max(len(jobs) - BLOCKERS_MAX, 0))} would be preempted for it, "
     text += f"but may not be told to leave now by {list_in_words(left)}"
     return [make_finding(ReasonCode.RESOURCES, text, blockers=jobs, helped_by=(BudgetsChanged.__name__,))]

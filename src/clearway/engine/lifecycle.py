@@ -284,11 +284,11 @@ class Lifecycle:
         asked = self.state.bounded.setdefault(event.job, record.spec)
         assert asked.elastic is not None
         most = min(max(event.replicas_max, asked.elastic.replicas_min), asked.elastic.replicas_max)
-        replicas = min(asked.replicas, most)
+        replicas, table, row = min(asked.replicas, most), self.state.rows.table, record.row
         record.spec = replace(asked, replicas=replicas, elastic=replace(asked.elastic, replicas_max=most))
-        table, row = self.state.rows.table, record.row
-        table[JOB_REPLICAS, row], table[JOB_REPLICAS_MAX, row] = replicas, most
-        table[JOB_MILLI, row] = replicas * asked.request.device_milli
+        milli = replicas * asked.request.device_milli
+        table[[JOB_REPLICAS, JOB_REPLICAS_MAX, JOB_MILLI], row] = replicas, most, milli
+        self.state.unclaim_beyond(row, most)
         self.state.capacity_grew = True
 
     def _stop_frozen(self, record: JobRecord) -> None:

@@ -384,6 +384,11 @@ class ClusterState:
             self.rows.table[JOB_CLAIMED, row] = 0
             self.capacity_grew = True
 
+    def unclaim_beyond(self, row: int, replicas: int) -> None:
+        """Give up the claim of the job of `row` if it is for more replicas than that."""
+        if row in self.claims and self.claims[row].allocation.replicas > replicas:
+            self.unclaim(row)
+
     def unclaim_beside(self, record: JobRecord, allocation: Allocation) -> None:
         """A job came to lie there, or will: give up the claims of others that must lie apart from it, or that hold
         elsewhere only without it."""

@@ -28,10 +28,9 @@ NODE_EXCLUSIVE: Final = 8  # 1 = its holder wants it alone
 NODE_NVLINK: Final = 9  # domain ids, dense per level
 NODE_LEAF: Final = 10
 NODE_BLOCK: Final = 11
-NODE_LABELS: Final = 12  # id of its set of labels
-NODE_CLAIMS: Final = 13  # replicas for which devices are kept here
-NODE_CLAIMS_ALONE: Final = 14  # of these, replicas of jobs that want the node alone
-NODE_COLUMNS: Final = 15
+NODE_CLAIMS: Final = 12  # replicas for which devices are kept here
+NODE_CLAIMS_ALONE: Final = 13  # of these, replicas of jobs that want the node alone
+NODE_COLUMNS: Final = 14
 
 # --- pools: the devices of one model on one node (a node without devices has one empty pool) ----------------------
 POOL_NODE: Final = 0

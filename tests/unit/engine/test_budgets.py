@@ -55,6 +55,15 @@ def test_nobody_is_told_to_leave_while_the_budget_lets_nobody_and_then_one():
     assert stops(kernel.handle(BudgetsChanged(1, (("web", 1),)))) == [1]
 
 
+def test_who_waits_is_told_what_a_budget_lets_leave_beside_those_that_are_leaving():
+    kernel = make_full(8, 8)
+    tell(kernel, {"web": [1, 2]}, web=1)
+    assert len(stops(submit(kernel, {"devices": 8, "priority": 1}))) == 1
+    assert stops(submit(kernel, {"devices": 8, "priority": 1})) == []
+    messages = [reason.message for reason in kernel.explain(4).reasons]
+    assert any("now by web (which lets 0 more leave)" in message for message in messages), messages
+
+
 def test_one_plan_makes_no_more_leave_than_a_budget_lets_together():
     kernel = make_full(8, 8, 8)
     tell(kernel, {"web": [1, 2, 3]}, web=1)

@@ -5,10 +5,20 @@ from dataclasses import replace
 import pytest
 
 from clearway.engine.policy import Elasticity, Policy, Preemption, PreemptMode
-from clearway.model.cluster import LinkSpec, QueueSpec
-from clearway.model.events import JobBounded, JobReleased, JobResized, JobStarted, LinksSet, QueueSet, TimerFired
-from clearway.model.jobs import Checkpoint, Elastic, JobKind
-from clearway.model.plan import Resize, Start
+from clearway.model.cluster import DeviceGroup, LinkSpec, NodeSpec, QueueSpec
+from clearway.model.events import (
+    JobBounded,
+    JobReleased,
+    JobResized,
+    JobStarted,
+    JobStopped,
+    LinksSet,
+    NodeAdded,
+    QueueSet,
+    TimerFired,
+)
+from clearway.model.jobs import Checkpoint, Elastic, JobKind, StopCause
+from clearway.model.plan import Migrate, Resize, Start, Stop
 from clearway.model.units import HOUR_MS, SECOND_MS
 from clearway.policies.orders import Fifo
 from support.engine import add_nodes, make_kernel, started_jobs, submit
@@ -77,3 +87,42 @@ def test_job_has_no_more_replicas_than_it_is_bounded_to_and_grows_when_that_is_o
     grown = [one for one in kernel.handle(JobBounded(2 * SECOND_MS, 1, 100)) if isinstance(one, Resize)]
     assert [one.allocation.replicas for one in grown] == [8]
     assert kernel.state.jobs[1].spec.replicas == 4
+
+
+SHRINKS = replace(ELASTIC, preemption=Preemption(mode=PreemptMode.PRIORITY, protection_ms=0))
+NO_ELASTIC = replace(SHRINKS, elasticity=Elasticity(enabled=False))
+WIDE = {"replicas": 4, "elastic": Elastic(replicas_min=1, replicas_max=8), "checkpoint": Checkpoint(interval_ms=HOUR_MS)}
+
+
+def holds_more_than_its_bound(policy):
+    """A kernel with one node of four devices, all held by a job that may now have two."""
+    kernel = make_kernel(policy)
+    add_nodes(kernel, 1, 4)
+    assert started_jobs(submit(kernel, WIDE)) == [1]
+    kernel.handle(JobStarted(1, 1, 1))
+    kernel.handle(JobBounded(2, 1, 2))
+    return kernel
+
+
+def test_job_that_holds_more_than_it_may_have_now_gives_a_part_to_others():
+    kernel = holds_more_than_its_bound(SHRINKS)
+    (resize,) = [one for one in submit(kernel, {"priority": 1}, at_ms=3) if isinstance(one, Resize)]
+    assert resize.allocation.replicas == 3
+
+
+def test_job_that_holds_more_than_it_may_have_now_moves_with_all_of_it():
+    kernel = holds_more_than_its_bound(NO_ELASTIC)
+    kernel.handle(NodeAdded(3, NodeSpec(name="wide", groups=(DeviceGroup(model="H100", count=4),))))
+    (move,) = [one for one in submit(kernel, {"priority": 1, "nodes": ("n1",)}, at_ms=4) if isinstance(one, Migrate)]
+    assert move.allocation.replicas == 4
+
+
+def test_what_is_kept_for_a_job_is_no_more_than_it_may_have_now():
+    kernel = make_kernel(NO_ELASTIC)
+    add_nodes(kernel, 1, 4)
+    submit(kernel, {"devices": 4})
+    kernel.handle(JobStarted(1, 1, 1))
+    assert any(isinstance(one, Stop) for one in submit(kernel, {**WIDE, "priority": 1}, at_ms=2))
+    kernel.handle(JobBounded(3, 2, 2))
+    (start,) = [one for one in kernel.handle(JobStopped(4, 1, 1, StopCause.PREEMPTED)) if isinstance(one, Start)]
+    assert (start.job, start.allocation.replicas) == (2, 2)
