@@ -91,7 +91,11 @@ def test_job_has_no_more_replicas_than_it_is_bounded_to_and_grows_when_that_is_o
 
 SHRINKS = replace(ELASTIC, preemption=Preemption(mode=PreemptMode.PRIORITY, protection_ms=0))
 NO_ELASTIC = replace(SHRINKS, elasticity=Elasticity(enabled=False))
-WIDE = {"replicas": 4, "elastic": Elastic(replicas_min=1, replicas_max=8), "checkpoint": Checkpoint(interval_ms=HOUR_MS)}
+WIDE = {
+    "replicas": 4,
+    "elastic": Elastic(replicas_min=1, replicas_max=8),
+    "checkpoint": Checkpoint(interval_ms=HOUR_MS),
+}
 
 
 def holds_more_than_its_bound(policy):
