@@ -81,7 +81,7 @@ def render_table(figures: Sequence[Figure]) -> Table:
     for figure in figures:
         bar = "" if figure.bar is None else f"{'≥' if figure.is_rate else '≤'} {_number(figure.bar)}"
         verdict = "" if figure.bar is None else "yes" if figure.is_reached else "[bold red]no[/]"
-        ratio = "" if figure.ratio is None else f"{figure.ratio:.2f} × {figure.baseline}"
+        ratio = figure.baseline if figure.ratio is None else f"{figure.ratio:.2f} × {figure.baseline}"
         table.add_row(figure.name, _number(figure.value), figure.unit, bar, verdict, ratio)
     return table
 
