@@ -192,6 +192,12 @@ def _has_model(scene: Scene, name: str) -> bool:
     return any(group.model == name for spec in scene.state.inventory.specs for group in spec.groups)
 
 
+def _undrain(drained: list[str]) -> str:
+    if not drained:
+        return ""
+    return f"an operator who knows that {_named(drained)} can be used again may say so: clearway undrain"
+
+
 def find_down(state: ClusterState, need: Need) -> Finding | None:
     """The job fits nowhere on what is up, even when nothing runs."""
     up = empty_scene(state, with_failed=False)
@@ -207,7 +213,7 @@ def find_down(state: ClusterState, need: Need) -> Finding | None:
     return make_finding(
         ReasonCode.NODES_DOWN,
         f"asks for {gang_in_words(need)}, for which it needs what is not available ({'; '.join(parts)})",
-        fix=smaller_request(up, need, "could start before they are back"),
+        fix=smaller_request(up, need, "could start before they are back") or _undrain(drained),
         needed_milli=need.milli,
         available_milli=int(free_milli_by_node(up, need).sum()),
         helped_by=DEVICES_COME_UP,

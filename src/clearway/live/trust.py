@@ -10,7 +10,9 @@ Who is to blame cannot be known before something went well, so the last of these
 nowhere else: one user's broken jobs then have one node drained at most. A user is in doubt where a start of his failed,
 unless that job has started elsewhere since. Nodes on which only the last place is left are closed to users who may not
 have it (`NodeClosed`): their jobs are planned elsewhere, and whoever comes next decides. Where nobody does, one job of
-such a user may, after `TRIAL_MS`; not if another node was drained for him.
+such a user may, after `TRIAL_MS`; not if another node was drained for him alone. Where others failed there, too, it may
+be the node, and he could be locked out of good nodes for ever by one whose jobs fail on each of them: so he may once.
+One whose jobs are broken has two nodes drained at most, and one if nobody else's are.
 
 A start that has not been answered for `LATE_MS` counts as failed. A node that was drained is used again when all jobs
 for which it was are to blame: another node on which each failed has started a job since.
@@ -60,6 +62,7 @@ class Trust:
         self._convicted: dict[NodeName, set[JobId]] = {}  # nodes drained by us, and for which jobs
         self._closed: dict[NodeName, set[str]] = {}
         self._trials: dict[str, NodeName] = {}  # where a user may have the last place though he is in doubt elsewhere
+        self._tried: set[str] = set()  # users who had that, and failed; until one of their starts goes well
 
     def kept(self) -> dict[str, Any]:
         """What `restore` takes."""
@@ -80,6 +83,9 @@ class Trust:
 
     def note_begun(self, at_ms: int, job: JobId, nodes: Sequence[NodeName], *, has_started: bool) -> None:
         """A start went well; or, as far as only the nodes are concerned, its setup step runs."""
+        flight = self._flying.get(self._node_of.get(job, NodeName("")), {}).get(job)
+        if flight is not None and has_started:
+            self._tried.discard(flight[0])
         self._land(job)
         for other, jobs in self._failed.items() if has_started else ():
             if job in jobs and other not in nodes:
@@ -120,6 +126,7 @@ class Trust:
         here[job] = (user, is_innocent, had_last or had_last_before, at_ms)
         if self._trials.get(user) == node:
             del self._trials[user]
+            self._tried.add(user)
         self._let_go(node, at_ms)
 
     def note_left(self, at_ms: int, job: JobId) -> None:
@@ -294,7 +301,7 @@ class Trust:
         failed longest ago of those that are kept from him."""
         found: dict[str, tuple[int, NodeName]] = {}
         for user in sorted({user for users in self._closed.values() for user in users}):
-            if user in self._trials or any(where in self._convicted for where in self._doubts(user)):
+            if user in self._trials or any(self._is_drained_for(user, where) for where in self._doubts(user)):
                 continue
             own_ms = [
                 at_ms for failures in self._failed.values() for other, *_, at_ms in failures.values() if other == user
@@ -307,6 +314,11 @@ class Trust:
             if own_ms and last_ms:
                 found[user] = (max(own_ms) + TRIAL_MS, min(last_ms, key=lambda node: (last_ms[node], node)))
         return found
+
+    def _is_drained_for(self, user: str, node: NodeName) -> bool:
+        """Whether a node was drained by us for the jobs of a user alone, or of one who failed elsewhere since."""
+        users = {other for other, *_ in self._failed.get(node, {}).values()}
+        return node in self._convicted and (len(users) <= 1 or user in self._tried)
 
     def next_ms(self) -> int:
         """When `answers` may have something to say though nothing happens; FOREVER_MS = never."""

@@ -347,6 +347,24 @@ def test_node_that_is_kept_from_its_only_user_gets_one_more_of_his_jobs_after_mi
     assert len([at_ms for at_ms, job, _ in plane.tries if job > 4 and at_ms == TRIAL_MS]) == 4
 
 
+def test_users_whom_a_bad_node_failed_are_not_locked_out_of_good_ones_by_one_whose_jobs_fail_everywhere():
+    def fails(job, nodes):
+        return nodes == ["n0"] or plane.control.job(job).user == "broken"
+
+    plane = make_plane(fails, nodes=3, devices=8)
+    users = ("ada", "bo", "broken")
+    plane.submit(*[make_spec(place, user=user, request=on("n0")) for place, user in enumerate(users)])
+    plane.do(plane.control.cancel((1, 2, 3), actor="root"))
+    broken = [make_spec(place, user="broken", request=on(f"n{1 + place % 2}")) for place in range(4)]
+    plane.submit(*broken)
+    plane.submit(make_spec(user="ada"), scripts=["run_ms=100"])
+    plane.run(until_ms=TRIAL_MS // 2)
+    assert [node.state for node in plane.control.cluster().nodes] == [NodeState.DRAINED, NodeState.IDLE, NodeState.IDLE]
+    assert plane.state(8) is JobState.PENDING
+    plane.run(until_ms=2 * TRIAL_MS)
+    assert plane.state(8) is JobState.COMPLETED
+
+
 def test_operator_who_lets_a_node_be_used_opens_it_to_all():
     plane = make_plane(lambda job, _nodes: job <= 4, nodes=2, devices=8)
     plane.submit(*[make_spec(place, request=on(f"n{place % 2}")) for place in range(4)])
