@@ -200,6 +200,7 @@ def test_end_while_no_keeper_lived_is_known_by_its_warden_and_the_job_is_not_run
 def test_frozen_job_that_ended_while_no_keeper_lived_has_ended(bench):
     bench.add(5, TICKING.replace("pids", "pids-5"), suspendable=True)
     bench.start(5)
+    bench.wait(JobStarted, 5)  # else one report may tell of start and suspension
     (pid,) = wait_for_pids(bench, 5)
     bench.perform(Suspend(5, 1))
     bench.wait(JobSuspended, 5)
