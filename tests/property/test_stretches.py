@@ -249,6 +249,8 @@ def test_stretch_ends_where_the_kernel_is_not_at_rest_after_a_start(monkeypatch)
         make_trace_job(4, submit_ms=100, run_ms=1_000, devices=2),
         *(make_trace_job(number, submit_ms=200 * number, run_ms=number) for number in range(5, 20)),
     ]
-    world = replace(plain_world(0), workload=Workload("overdue", jobs), cluster=make_cluster(1, 2), queues=(), tenants=())
+    world = replace(
+        plain_world(0), workload=Workload("overdue", jobs), cluster=make_cluster(1, 2), queues=(), tenants=()
+    )
     assert_same_runs(world, named_policy("easy"))
     assert any(ends)
