@@ -9,7 +9,9 @@ import pytest
 from clearway.bootstrap.rehearsal import PARTS, SEEDS, rehearse
 from clearway.policies.named import named_policy
 
-NOT_CALLED = {"quota.is_borrowing", "quota.queue_allows", "scan.count_bypassed"}
+OF_THE_TWIN = {"endings.push_end_entry", "endings.pop_end_entry", "stretch.stretch_entry"}
+"""A control plane makes no stretches."""
+NOT_CALLED = {"quota.is_borrowing", "quota.queue_allows", "scan.count_bypassed", *OF_THE_TWIN}
 """Called by tests alone, or under policies that bound how often a job is passed."""
 
 LIST_WHAT_IS_NOT_COMPILED = """
