@@ -4,9 +4,11 @@ Numba itself looks only at the file of the outermost function to see whether cod
 another file it would run old code. `scripts/numba-cache` gives the same folder to whoever works on the sources.
 """
 
+import atexit
 import hashlib
 import os
 import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -32,9 +34,22 @@ def keep_machine_code() -> None:
     """Tell Numba where, unless the environment does. To be called before it is imported."""
     if VARIABLE not in os.environ:  # noqa: TID251 - the command line is the border
         folder = find_folder(os.environ)  # noqa: TID251
+        if not _may_write(folder):  # compiled anew each time, rather than not at all
+            own = tempfile.mkdtemp(prefix="clearway-")
+            atexit.register(shutil.rmtree, own, ignore_errors=True)
+            folder = Path(own) / folder.name
         if shipped := os.environ.get(SHIPPED_VARIABLE):  # noqa: TID251
             _take_shipped(find_folder({"XDG_CACHE_HOME": shipped}), folder)
         os.environ[VARIABLE] = str(folder)  # noqa: TID251
+
+
+def _may_write(folder: Path) -> bool:
+    """Whether there can be files in the folder."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder if folder.exists() else folder.parent, os.W_OK)
 
 
 def _take_shipped(shipped: Path, folder: Path) -> None:

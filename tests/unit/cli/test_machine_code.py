@@ -1,6 +1,7 @@
 """Machine code is kept where the tasks of the repository keep it."""
 
 import subprocess
+import tempfile
 from pathlib import Path
 
 from clearway.cli.machine_code import SHIPPED_VARIABLE, VARIABLE, find_folder, is_machine_code_kept, keep_machine_code
@@ -43,8 +44,11 @@ def test_machine_code_that_is_kept_already_is_not_replaced_by_what_is_shipped(mo
     assert list(kept.iterdir()) == []
 
 
-def test_start_compiles_where_what_is_shipped_cannot_be_kept(monkeypatch, tmp_path):
+def test_machine_code_is_kept_for_this_start_alone_where_no_folder_may_be_written(monkeypatch, tmp_path):
     keep_beside(monkeypatch, tmp_path)
     (tmp_path / "kept").write_text("no folder")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     keep_machine_code()
-    assert not is_machine_code_kept()
+    (folder,) = tmp_path.glob("clearway-*/*")
+    assert folder.parent.stat().st_mode & 0o777 == 0o700
+    assert is_machine_code_kept()
