@@ -137,6 +137,7 @@ def test_pod_goes_where_pods_that_run_would_rather_have_it(cluster, tmp_path):
     wish = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]}
     # Packing alone would put all on the node that has something already.
     cluster.add_pod("hermit", gpus=2, scheduler="somebody", nodeName="a1", affinity={"podAntiAffinity": wish})
+    until("it runs", lambda: [pod["status"]["phase"] for pod in cluster.pods()] == ["Running"])
     with Scheduling(cluster.kubeconfig, tmp_path / "clearway.db"):
         cluster.add_pod("web", labels={"app": "web"})
         cluster.add_pod("plain")
