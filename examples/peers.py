@@ -11,8 +11,11 @@ from typing import Self
 
 import numpy as np
 
-CONNECT_S = 30.0
-"""How long replicas wait for one another; they are started together."""
+CONNECT_S = 120.0
+"""How long replicas wait for one another. They are started together, but one may have its image to fetch."""
+
+TRY_S = 5.0
+"""How long one attempt may take: the address may still be that of an earlier run, where nobody answers."""
 
 
 class Peers:
@@ -60,12 +63,13 @@ def _connect(address: tuple[str, int]) -> socket.socket:
     until = time.monotonic_ns() + int(CONNECT_S * 1e9)
     while True:
         try:
-            connection = socket.create_connection(address)
-        except ConnectionRefusedError:
+            connection = socket.create_connection(address, TRY_S)
+        except OSError:  # replica 0 does not listen yet, or its name has no address, or still its last one
             if time.monotonic_ns() > until:
                 raise
             time.sleep(0.02)
             continue
+        connection.settimeout(None)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 

@@ -53,7 +53,7 @@ class NameServer:
         for pod in self._cluster.pods(namespace):
             spec = pod["spec"]
             is_meant = spec.get("subdomain") == service and spec.get("hostname", pod["metadata"]["name"]) == host
-            if is_meant and pod["status"].get("podIP"):
+            if is_meant and pod["status"].get("podIP") and pod["status"]["phase"] not in {"Succeeded", "Failed"}:
                 return pod["status"]["podIP"]
         return None
 
