@@ -25,10 +25,11 @@ from clearway.adapters.local.client import LOST, KeeperClient, KeeperError, Keep
 from clearway.adapters.local.config import LocalConfig
 from clearway.adapters.local.containers import ContainerError
 from clearway.adapters.local.devices import DeviceSource, Health
-from clearway.adapters.local.docker import Docker
+from clearway.adapters.local.docker import Docker, DockerSilentError
 from clearway.adapters.local.keeper.messages import Message, Report
 from clearway.adapters.local.launching import Task, choose_port, make_launch
 from clearway.adapters.local.pulse import SILENT, Pulse
+from clearway.adapters.local.words import make_end, make_fail, make_stop, not_after
 from clearway.model.allocation import Allocation
 from clearway.model.cluster import NodeSpec
 from clearway.model.events import (
@@ -46,7 +47,7 @@ from clearway.model.events import (
     NodeUp,
 )
 from clearway.model.ids import JobId, NodeName
-from clearway.model.jobs import Outcome, StopCause
+from clearway.model.jobs import StopCause
 from clearway.model.plan import Cap, Migrate, Resize, Start, Stop, Suspend
 from clearway.ports.backend import BackendCommand, Holding, World
 
@@ -70,6 +71,7 @@ Device = tuple[NodeName, int]
 class _Job:
     """What is known of a job that the keeper has. devices: all that it may hold. start, stop: what the keeper was told,
     as long as it may have to be told again. before: of a job that moves, the generation that it had; 0 = it does not.
+    waiting: what has begun it, while Docker's daemon has not said what it is. All else then waits behind it.
     """
 
     generation: int
@@ -82,6 +84,7 @@ class _Job:
     saved_at_ms: int = 0
     start: Message | None = None
     stop: Message | None = None
+    waiting: Start | Resize | Migrate | None = None
 
 
 @dataclass(slots=True)
@@ -100,7 +103,7 @@ class LocalBackend:
         self._config = config
         self._devices = devices
         self._group = group_name(config.state)
-        self._docker = Docker(config.docker_host)
+        self._docker = Docker(config.docker_host, wake=self._wake)
         self._jobs_folder = config.jobs_folder.absolute()
         self._client: KeeperClient | None = None
         self._world: World | None = None
@@ -162,6 +165,7 @@ class LocalBackend:
         if self._told:
             self._send({"op": "told", "ended": self._told})
         self._receive(now_ms)
+        self._launch_waiting(now_ms)
         self._listen(now_ms)
         self._notice_failures(now_ms)
         self._tell_failures()
@@ -213,7 +217,7 @@ class LocalBackend:
             elif note.before and note.start is not None:
                 client.send(note.start)
         for note in self._jobs.values():
-            if note.stop is not None:
+            if note.stop is not None and note.waiting is None:
                 client.send(note.stop)
 
     def _shake_hands(self, world: World) -> tuple[KeeperClient, Message | None]:
@@ -333,8 +337,7 @@ class LocalBackend:
             self._failures[-1].told[job] = event
         else:
             self._due.append(event)
-        assert self._world is not None
-        self._world.wake()
+        self._wake()
         return True
 
     def _launch(self, now_ms: int, command: Start | Resize | Migrate, *, is_move: bool) -> None:
@@ -356,6 +359,9 @@ class LocalBackend:
                 is_movable=self._devices.is_virtual or spec.request.devices == 0,
             )
             launch = make_launch(task, self._devices, self._docker)
+        except DockerSilentError:
+            self._jobs[command.job].waiting = command
+            return
         except (AccountError, ContainerError, ValueError) as error:
             self._refuse(now_ms, command.job, str(error))
             return
@@ -363,13 +369,35 @@ class LocalBackend:
         self._jobs[command.job].start = message
         self._send(message)
 
+    def _launch_waiting(self, now_ms: int) -> None:
+        """Docker's daemon has answered, or did not in time."""
+        if self._docker.is_asked:
+            return
+        for job, note in list(self._jobs.items()):
+            if (command := note.waiting) is not None:
+                note.waiting = None
+                self._launch(now_ms, command, is_move=note.before != 0)
+                if note.stop is not None and self._jobs.get(job) is note:
+                    self._tell(note, note.stop)
+
     def _refuse(self, now_ms: int, job: JobId, reason: str) -> None:
-        note = self._jobs.pop(job)
-        if note.before:
-            self._send(_stop_message(job, note.before, 0, None))
-        self._due.append(JobStopped(now_ms, job, note.generation, StopCause.UNSTARTABLE, 0, reason))
-        assert self._world is not None
-        self._world.wake()
+        note = self._jobs[job]
+        if note.before:  # what it had until now runs, and has its devices
+            self._tell(note, make_fail(job, note.generation, StopCause.UNSTARTABLE, reason))
+            return
+        del self._jobs[job]
+        self._tell_end(job, JobStopped(now_ms, job, note.generation, StopCause.UNSTARTABLE, 0, reason))
+        self._wake()
+
+    def _tell(self, note: _Job, stop: Message) -> None:
+        """Have the keeper end or freeze a job, when it has heard of its start."""
+        note.stop = stop
+        if note.waiting is None:
+            self._send(stop)
+
+    def _wake(self) -> None:
+        if self._world is not None:
+            self._world.wake()
 
     def _account(self, name: str) -> Account:
         if name not in self._accounts:
@@ -381,14 +409,12 @@ class LocalBackend:
         if note is None or command.generation < note.generation:
             return
         cause = None if command.cause is None else command.cause.value
-        note.stop = _stop_message(command.job, note.generation, command.grace_ms, cause)
-        self._send(note.stop)
+        self._tell(note, make_stop(command.job, note.generation, command.grace_ms, cause))
 
     def _suspend(self, _now_ms: int, command: Suspend) -> None:
         note = self._jobs.get(command.job)
         if note is not None and command.generation >= note.generation and not note.is_suspended:
-            note.stop = {"op": "suspend", "job": command.job, "generation": note.generation}
-            self._send(note.stop)
+            self._tell(note, {"op": "suspend", "job": command.job, "generation": note.generation})
 
     def _move(self, now_ms: int, command: Resize | Migrate) -> None:
         old = self._jobs.get(command.job)
@@ -432,29 +458,29 @@ class LocalBackend:
             note.before = 0
         if report.resized_ms and note.before:
             note.before = 0
-            self._due.append(JobResized(_at(report.resized_ms, now_ms), job, report.generation))
+            self._due.append(JobResized(not_after(report.resized_ms, now_ms), job, report.generation))
         if report.prepared_ms and not (note.is_prepared or note.is_started):
             note.is_prepared = True
-            self._due.append(JobPreparing(_at(report.prepared_ms, now_ms), job, report.generation))
+            self._due.append(JobPreparing(not_after(report.prepared_ms, now_ms), job, report.generation))
         if report.started_ms and not note.is_started:
             note.is_started = True
-            self._due.append(JobStarted(_at(report.started_ms, now_ms), job, report.generation))
+            self._due.append(JobStarted(not_after(report.started_ms, now_ms), job, report.generation))
         if report.saved_at_ms > note.saved_at_ms:
             note.saved_at_ms = report.saved_at_ms
-            self._due.append(CheckpointSaved(_at(report.saved_at_ms, now_ms), job, report.saved_ms))
+            self._due.append(CheckpointSaved(not_after(report.saved_at_ms, now_ms), job, report.saved_ms))
         if report.phase == "suspended" and not note.is_suspended:
             note.is_suspended = True
-            self._due.append(JobSuspended(_at(report.suspended_ms, now_ms), job, report.generation))
+            self._due.append(JobSuspended(not_after(report.suspended_ms, now_ms), job, report.generation))
         if report.phase == "ended":
             del self._jobs[job]
-            self._tell_end(job, _end_event(now_ms, report))
+            self._tell_end(job, make_end(now_ms, report))
 
     def _take_before(self, note: _Job, report: Report) -> None:
         """A report of the generation that a job had before a move. Its end ends the new one; and where the keeper never
         heard of the move, the job is back under its old number until the driver asks again."""
         if report.phase == "ended":
             report.generation = note.generation
-        elif note.start is None:
+        elif note.start is None and note.stop is None and note.waiting is None:
             note.generation, note.before = note.before, 0
             self._generations[JobId(report.job)] = note.generation
 
@@ -540,9 +566,7 @@ class LocalBackend:
             down = down or [reason for device, reason in devices.items() if device in note.devices]
             if not down:
                 continue
-            message = {"op": "fail", "job": job, "generation": note.generation, "cause": cause.value, "reason": down[0]}
-            note.stop = message
-            self._send(message)
+            self._tell(note, make_fail(job, note.generation, cause, down[0]))
             if not note.is_suspended:
                 jobs.add(job)
         return jobs
@@ -566,23 +590,6 @@ class LocalBackend:
 def _is_unheard(note: _Job | None, generation: int) -> bool:
     """Whether a job of the journal has not begun: then its start is performed for the first time, or again."""
     return note is not None and note.generation == generation and not note.is_started and note.start is None
-
-
-def _stop_message(job: JobId, generation: int, grace_ms: int, cause: str | None) -> Message:
-    return {"op": "stop", "job": job, "generation": generation, "grace_ms": grace_ms, "cause": cause}
-
-
-def _at(at_ms: int, now_ms: int) -> int:
-    """When something happened, by the driver's clock: not after it was told."""
-    return min(at_ms, now_ms)
-
-
-def _end_event(now_ms: int, report: Report) -> Event:
-    job, at_ms = JobId(report.job), _at(report.ended_ms, now_ms)
-    if report.end == "finished":
-        outcome = Outcome(report.outcome)
-        return JobFinished(at_ms, job, report.generation, outcome, report.exit_code, report.signal)
-    return JobStopped(at_ms, job, report.generation, StopCause(report.cause), report.saved_ms, report.reason)
 
 
 __all__ = ["KeeperError", "LocalBackend"]

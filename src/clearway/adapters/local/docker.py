@@ -8,6 +8,8 @@ a shell that has his rights. Folders are shown from their longest part that nobo
 the user can reach it.
 
 The first thing in a container is to look whether it lies where it should: a runtime may put it elsewhere.
+
+A daemon may hang, so it is asked what it is in a thread of its own, and nothing but Docker's jobs waits for the answer.
 """
 
 import json
@@ -18,8 +20,9 @@ import socket
 import stat
 import struct
 import subprocess
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -53,6 +56,10 @@ class DockerError(ContainerError):
     """Docker cannot run a job here; the message says why."""
 
 
+class DockerSilentError(DockerError):
+    """The daemon was asked and has not answered yet."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """uid, gid, groups: of the job. owner: whose containers these are, for who takes away what was left behind.
@@ -75,26 +82,39 @@ class _Answer:
 
 
 class Docker:
-    """host: where the daemon listens, as DOCKER_HOST says it; "" = the usual place. uid: of the control plane."""
+    """host: where the daemon listens, as DOCKER_HOST says it; "" = the usual place. uid: of the control plane. wake:
+    called in another thread when the daemon has answered, or did not in time."""
 
-    def __init__(self, host: str = "", uid: int | None = None) -> None:
+    def __init__(self, host: str = "", uid: int | None = None, *, wake: Callable[[], None] = lambda: None) -> None:
         self.host = host or DEFAULT_HOST
         self._uid = os.geteuid() if uid is None else uid
+        self._wake = wake
         self._answer: _Answer | None = None
+        self.is_asked = False
+        """Whether an answer is waited for."""
 
     def look(self, program: str) -> tuple[str, ...]:
-        """The runtimes that the daemon has. program: its client. Raises DockerError where it cannot be used."""
-        now_ns = time.monotonic_ns()
+        """The runtimes that the daemon has. program: its client. Raises DockerError where it cannot be used, and
+        DockerSilentError where it is being asked just now: look again after `wake`."""
         answer = self._answer
-        if answer is None or now_ns - answer.at_ns > (BAD_NS if answer.unfit else GOOD_NS):
-            try:
-                answer = _Answer(now_ns, "", self._ask(program))
-            except DockerError as error:
-                answer = _Answer(now_ns, str(error))
-            self._answer = answer
+        if answer is None or time.monotonic_ns() - answer.at_ns > (BAD_NS if answer.unfit else GOOD_NS):
+            if not self.is_asked:
+                self.is_asked = True
+                threading.Thread(target=self._learn, args=(program,), name="docker", daemon=True).start()
+            raise DockerSilentError(f"Docker's daemon at {self.host} is being asked what it is")
         if answer.unfit:
             raise DockerError(answer.unfit)
         return answer.runtimes
+
+    def _learn(self, program: str) -> None:
+        unfit, runtimes = "", tuple[str, ...]()
+        try:
+            runtimes = self._ask(program)
+        except Exception as error:  # whatever it is, who waits must be told
+            unfit = str(error) or repr(error)
+        self._answer = _Answer(time.monotonic_ns(), unfit, runtimes)
+        self.is_asked = False
+        self._wake()
 
     def _ask(self, program: str) -> tuple[str, ...]:
         if self._uid != 0:

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from contextlib import suppress
 
 import pytest
 
@@ -10,6 +11,7 @@ from clearway.adapters.local.docker import (
     Asked,
     Docker,
     DockerError,
+    DockerSilentError,
     check_client,
     check_info,
     find_fixed,
@@ -17,10 +19,19 @@ from clearway.adapters.local.docker import (
     make_start,
     make_words,
 )
+from support.benches import wait_until
 
 GOOD = {"CgroupDriver": "cgroupfs", "SecurityOptions": ["name=seccomp,profile=default"], "Runtimes": {"runc": {}}}
 ASKED = Asked(uid=7, gid=8, groups=(8, 9), owner="clearway-1", takes_input=False)
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root may own folders")
+
+
+def look(daemon):
+    """What it is found to be, when it has answered."""
+    with suppress(DockerSilentError):
+        daemon.look("/usr/bin/docker")
+    wait_until(lambda: not daemon.is_asked, "the answer")
+    return daemon.look("/usr/bin/docker")
 
 
 def words(image="train:1", mounts=("/data/ann",), **more):
@@ -44,11 +55,11 @@ def test_daemon_that_cannot_put_containers_below_a_job_is_refused_with_the_reaso
 
 def test_docker_is_not_used_without_root_nor_on_another_machine():
     with pytest.raises(DockerError, match="expected root"):
-        Docker("unix:///run/docker.sock", uid=1000).look("/usr/bin/docker")
+        look(Docker("unix:///run/docker.sock", uid=1000))
     with pytest.raises(DockerError, match="found DOCKER_HOST=tcp://far:2375"):
-        Docker("tcp://far:2375", uid=0).look("/usr/bin/docker")
+        look(Docker("tcp://far:2375", uid=0))
     with pytest.raises(DockerError, match="does not listen at /no/such"):
-        Docker("unix:///no/such.sock", uid=0).look("/usr/bin/docker")
+        look(Docker("unix:///no/such.sock", uid=0))
 
 
 def test_daemon_that_was_found_unfit_is_not_asked_again_for_each_job(monkeypatch):
@@ -58,7 +69,7 @@ def test_daemon_that_was_found_unfit_is_not_asked_again_for_each_job(monkeypatch
     daemon = Docker("unix:///s", uid=0)
     for _ in range(3):
         with pytest.raises(DockerError, match="does not say what it is"):
-            daemon.look("/usr/bin/docker")
+            look(daemon)
     assert asked == ["/s"]
 
 
