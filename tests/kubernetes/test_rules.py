@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from support.cluster import Cluster, bound, find_missing, make_ready, until
+from support.cluster import Cluster, bound, find_missing, is_fresh, make_ready, until
 from support.kube_games import SPACES, draw_node, draw_pods
 from support.kube_rules import find_violation
 from support.kube_scheduling import Scheduling
@@ -40,11 +40,6 @@ def verdict(cluster, pod):
     if not node:
         cluster.call("DELETE", f"{path}/{pod['metadata']['name']}", params={"gracePeriodSeconds": "0"})
     return node, conditions[0].get("message", "")
-
-
-def is_fresh(node):
-    """Whether the node carries the taint with which every node begins."""
-    return any(taint["key"] == "node.kubernetes.io/not-ready" for taint in node["spec"].get("taints", ()))
 
 
 def as_new(thing, name):

@@ -87,13 +87,16 @@ class Cluster:
     # --- making things --------------------------------------------------------------------------------------------
 
     def add_node(self, name, *, gpus=8, cpu="64", memory="512Gi", pods="110", labels=None, taints=(), more=None):
-        """A node without a kubelet; see `support.kubelets`. more: other resources that it has."""
+        """A node without a kubelet, once it may be used; see `support.kubelets`. more: other resources that it has."""
         amounts = {"cpu": cpu, "memory": memory, "pods": pods, **(more or {})}
         if gpus:
             amounts["nvidia.com/gpu"] = str(gpus)
         status = {"capacity": amounts, "allocatable": amounts, "conditions": [make_ready()]}
         body = {"metadata": {"name": name, "labels": labels or {}}, "spec": {"taints": list(taints)}, "status": status}
         self.create("/api/v1/nodes", body)
+        # Every node begins with a taint, which a controller takes away from one after the other: pods that may go
+        # anywhere would be placed among those nodes alone that happen to be rid of it.
+        until(f"{name} without its first taint", lambda: not is_fresh(self.call("GET", f"/api/v1/nodes/{name}")))
 
     def add_namespace(self, name):
         self.create("/api/v1/namespaces", {"metadata": {"name": name}})
@@ -123,6 +126,11 @@ class Cluster:
 
     def delete(self, path):
         self.call("DELETE", path, {"propagationPolicy": "Background"})
+
+
+def is_fresh(node):
+    """Whether the node carries the taint with which every node begins."""
+    return any(taint["key"] == "node.kubernetes.io/not-ready" for taint in node["spec"].get("taints", ()))
 
 
 def make_ready():

@@ -744,6 +744,24 @@ def test_wishes_of_pods_that_run_already_count_for_pods_that_they_speak_of(kind,
     assert [job.request.neighbours for job in world.accept()] == [()]
 
 
+@pytest.mark.parametrize("order", [("hermit", "web"), ("web", "hermit")])
+def test_wishes_of_a_pod_count_from_the_moment_it_has_a_node_and_are_told_before_who_came_with_it_is_placed(order):
+    world = World(n1=8)
+    wish = {"preferredDuringSchedulingIgnoredDuringExecution": [term_of(100)]}
+    told = {"web": {"labels": {"app": "web"}}}
+    told["hermit"] = {"affinity": {"podAntiAffinity": wish}, "schedulerName": "somebody"}
+    for name in order:  # in one answer of a watch
+        world.put(name, **told[name])
+    world.book.look_at_new(world.now_ms)
+    ((rule,),) = [arrival.job.request.neighbours for arrival in world.book.take_arrivals()]
+    assert [one.node.crowds for one in world.settle() if isinstance(one, NodeChanged)] == [()]
+    world.change("hermit", node="n1")
+    (changed,) = [one for one in world.settle() if isinstance(one, NodeChanged)]
+    assert dict(changed.node.crowds) == {rule.crowd: 1}
+    world.change("hermit", phase="Running")
+    assert world.settle() == []
+
+
 @pytest.mark.parametrize("message", [NOT_WHOLE, NO_PLACE, f"{RESTING}a neighbour is there", f"{BIND_REFUSED}a policy"])
 def test_job_that_an_earlier_process_held_for_a_while_is_released_by_this_one(message):
     world = World(n1=8)
