@@ -11,6 +11,7 @@ from clearway.cli.slurm.sinfo_text import gres_of
 from clearway.cli.slurm.squeue_text import fold_arrays
 from clearway.cli.slurm.values import (
     ends_ms,
+    error_of,
     gpu_text_of,
     is_waiting,
     job_name_of,
@@ -120,7 +121,7 @@ def show_job(session: Session, job: JobView, now_ms: int) -> None:
         ("Exit code", f"{job.exit_code}:{job.signal}" if job.state.is_final else ""),
         ("Work folder", job.workdir),
         ("Output", output_of(job)),
-        ("Errors", job.error),
+        ("Errors", error_of(job) if job.error else ""),
     ]
     show_pairs(session, ("Field", "Value"), [(session.translate(label), value) for label, value in rows if value])
 

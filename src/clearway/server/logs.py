@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Final, Literal
 
 from clearway.model.errors import InputError
-from clearway.model.units import MILLI
 from clearway.ports.views import JobView
 from clearway.server.problems import Refusal
 from clearway.wire.api import LogPart
-from clearway.wire.patterns import ARRAY_OUTPUT_DEFAULT, OUTPUT_DEFAULT, FileNames, fill_pattern
+from clearway.wire.patterns import ARRAY_OUTPUT_DEFAULT, OUTPUT_DEFAULT, name_file
 
 Stream = Literal["output", "error"]
 
@@ -72,34 +71,6 @@ def check_replica(job: JobView, replica: int) -> None:
     """Raise Refusal unless the job has such a replica."""
     if not 0 <= replica < max(job.replicas, 1):
         raise Refusal(404, f"job {job.id}: expected a replica from 0 to {job.replicas - 1}, found {replica}")
-
-
-def name_file(job: JobView, pattern: str, replica: int) -> str:
-    """The file that a job's pattern means for one replica, as its backend named it."""
-    index = _node_index(job, replica)
-    names = FileNames(
-        job=job.id,
-        array=job.array,
-        task=job.array_index,
-        name=job.name or "run",
-        user=job.user,
-        node=job.nodes[index] if job.nodes else "",
-        node_index=index,
-        rank=replica,
-        restarts=max(job.generation - 1, 0),
-    )
-    return fill_pattern(pattern, names)
-
-
-def _node_index(job: JobView, replica: int) -> int:
-    """Which of the job's nodes a replica lies on: by how many devices it holds on each, replica after replica."""
-    each = job.device_milli // max(job.replicas, 1) // MILLI
-    for index, (_, devices) in enumerate(job.devices):
-        count = max(len(devices) // each, 1) if each else 1
-        if replica < count:
-            return index
-        replica -= count
-    return max(len(job.nodes) - 1, 0)
 
 
 class LogFile:

@@ -50,6 +50,7 @@ async def submit_jobs(request: Request, body: SubmitModel, params: Annotated[Sub
         lines = note_models(parsed.jobs, await services.read(services.control.cluster))
         parsed = replace(parsed, notes=(*parsed.notes, *lines))
     if params.test_only:
+        await _check_accepted(services, parsed)
         check_names(parsed.jobs, await services.read(services.control.cluster))
         numbers = tuple(JobId(1 + place) for place in range(len(parsed.jobs)))
         return row_response(_describe(parsed, numbers, is_test=True))
@@ -81,6 +82,15 @@ async def _check_dependencies(services: Services, parsed: Parsed, reach: Reach) 
     if missing:
         detail = f"depends_on: expected jobs that you may see, found {', '.join(map(str, missing[:10]))}"
         raise services.refuse(reach.identity, "jobs.submit", f"job {missing[0]}", 422, detail)
+
+
+async def _check_accepted(services: Services, parsed: Parsed) -> None:
+    """What accepting a job would refuse, for those that are only tried: a dependency on a number never given."""
+    named = named_jobs(parsed.jobs)
+    there = {row.id for row in await services.find_jobs(named)}
+    missing = next((job for job in named if job not in there), None)
+    if missing is not None:
+        raise Refusal(422, f"expected a job that was accepted, found a dependency on {missing}")
 
 
 # --- look -------------------------------------------------------------------------------------------------------------

@@ -310,7 +310,10 @@ def _make_run(model: JobModel, place: Place, document: Document) -> RunSpec:
         setup=model.setup,
         workdir=model.workdir,
         image=model.image,
-        environment=tuple((name, document.text_of((*place, "env", name))) for name in model.env),
+        environment=(
+            *(model.array.variables if model.array else ()),
+            *((name, document.text_of((*place, "env", name))) for name in model.env),
+        ),
         inherits_environment=model.inherit_env,
         input=model.input,
         output=model.output,

@@ -5,6 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from clearway.model.units import MILLI
+from clearway.ports.views import JobView
+
 OUTPUT_DEFAULT: Final = "slurm-%j.out"
 ARRAY_OUTPUT_DEFAULT: Final = "slurm-%A_%a.out"
 _PATTERN: Final = re.compile(r"%(\d*)([%A-Za-z])")
@@ -46,6 +49,34 @@ def fill_pattern(pattern: str, names: FileNames) -> str:
         return value.zfill(padded) if value.isdigit() else value
 
     return _PATTERN.sub(fill, pattern)
+
+
+def name_file(job: JobView, pattern: str, replica: int) -> str:
+    """The file that a job's pattern means for one replica, as its backend names it. `%N` stays until it has a node."""
+    index = _node_index(job, replica)
+    names = FileNames(
+        job=job.id,
+        array=job.array,
+        task=job.array_index,
+        name=job.name or "run",
+        user=job.user,
+        node=job.nodes[index] if job.nodes else "%N",
+        node_index=index,
+        rank=replica,
+        restarts=max(job.generation - 1, 0),
+    )
+    return fill_pattern(pattern, names)
+
+
+def _node_index(job: JobView, replica: int) -> int:
+    """Which of the job's nodes a replica lies on: by how many devices it holds on each, replica after replica."""
+    each = job.device_milli // max(job.replicas, 1) // MILLI
+    for index, (_, devices) in enumerate(job.devices):
+        count = max(len(devices) // each, 1) if each else 1
+        if replica < count:
+            return index
+        replica -= count
+    return max(len(job.nodes) - 1, 0)
 
 
 def _values(names: FileNames) -> Mapping[str, str]:

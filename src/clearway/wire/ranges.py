@@ -28,6 +28,17 @@ class ArrayTasks:
     indices: tuple[int, ...]
     parallel_max: int = 0
 
+    @property
+    def variables(self) -> tuple[tuple[str, str], ...]:
+        """What each task sees of the whole array, as Slurm tells it; a step that is not the same all over is 1."""
+        steps = {after - before for before, after in itertools.pairwise(self.indices)}
+        return (
+            ("SLURM_ARRAY_TASK_COUNT", str(len(self.indices))),
+            ("SLURM_ARRAY_TASK_MIN", str(self.indices[0])),
+            ("SLURM_ARRAY_TASK_MAX", str(self.indices[-1])),
+            ("SLURM_ARRAY_TASK_STEP", str(steps.pop() if len(steps) == 1 else 1)),
+        )
+
 
 def parse_array(text: Scalar) -> ArrayTasks:
     """Tasks of `-a`: `first-last[:step]` and single numbers between commas, `%limit` at the end."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clearway.model.ids import DEFAULT_QUEUE, ROOT_TENANT, JobId, QueueName, TenantName
-from clearway.model.jobs import ArrayMember, Dependency, DomainLevel, JobSpec, Network, Request
-from clearway.model.runs import Launch, RunSpec
-from clearway.model.units import MILLI
+from clearway.model.jobs import ArrayMember, Checkpoint, Dependency, DomainLevel, JobSpec, Network, Request
+from clearway.model.runs import Launch, LimitSignal, RunSpec
+from clearway.model.units import DAY_MS, MILLI, SECOND_MS
 from clearway.wire.moments import render_moment
 from clearway.wire.problems import ParseError
 from clearway.wire.ranges import ArrayTasks
@@ -189,6 +189,7 @@ def _make_job(
         qos=options.get("qos") or "",
         limit_ms=None if limit is None else round_up_to_minutes(limit),
         network=_make_network(options, shape.replicas),
+        checkpoint=_make_checkpoint(options, limit),
         preemptible=not options.get("no-requeue"),
         requeue=not options.get("no-requeue"),
         held=bool(options.get("hold")),
@@ -198,6 +199,15 @@ def _make_job(
         not_before_ms=options.get("begin"),
         deadline_ms=options.get("deadline"),
     )
+
+
+def _make_checkpoint(options: _Options, limit_ms: int | None) -> Checkpoint | None:
+    """--signal beside --requeue: the job saves when the signal comes, and at no other time that we know of."""
+    limit_signal: LimitSignal | None = options.get("signal")
+    if limit_signal is None or not options.get("requeue"):
+        return None
+    takes_ms = limit_signal.before_ms
+    return Checkpoint(interval_ms=round_up_to_minutes(limit_ms or DAY_MS), cost_ms=takes_ms, grace_ms=takes_ms)
 
 
 def _make_dependencies(options: _Options) -> tuple[Dependency, ...]:
@@ -253,11 +263,12 @@ def _check_times(job: JobSpec, now_ms: int) -> None:
 
 def _make_run(options: _Options, shape: _Shape, script_text: str) -> RunSpec:
     export = options.get("export") or Export((), (), is_all=True)
+    array: ArrayTasks | None = options.get("array")
     return RunSpec(
         script=script_text,
         launch=Launch.FIRST_REPLICA,
         workdir=options.get("chdir") or "",
-        environment=export.variables,
+        environment=(*export.variables, *(array.variables if array else ())),
         inherits_environment=export.is_all,
         inherited_names=export.names,
         input=options.get("input") or "",
@@ -302,7 +313,12 @@ def _describe_times(options: _Options, job: JobSpec) -> None:
 
 
 def _describe_limits(options: _Options, job: JobSpec) -> None:
-    """What is asked for but kept only in part."""
+    """What is asked for but kept only in part, or means more than its words."""
+    if job.checkpoint is not None:
+        options.notes.append(
+            f"--signal with --requeue: before it is preempted or moved, the signal comes, and the job has "
+            f"{job.checkpoint.grace_ms // SECOND_MS} s to save; then it starts again"
+        )
     gres, partition = options.get("gres"), options.get("partition") or ""
     for name in gres.others if gres is not None else ():
         options.notes.append(f"--gres {name} is known, but not acted upon")

@@ -72,6 +72,15 @@ def test_first_replica_alone_runs_a_script_that_starts_the_rest(bench):
     assert bench.output(5) == "2 n0,n1\n"
 
 
+def test_script_that_starts_the_rest_sees_all_that_the_job_holds_of_its_node(bench):
+    script = "echo $CUDA_VISIBLE_DEVICES $SLURM_JOB_GPUS $SLURM_GPUS_ON_NODE $SLURM_CPUS_ON_NODE $SLURM_NNODES"
+    bench.add(5, script, replicas=3, request=Request(devices=1, cpu_milli=2000),
+              run={"launch": Launch.FIRST_REPLICA})  # fmt: skip
+    bench.start(5, 1, (0, (2,)), (1, (0,)), (0, (1,)))
+    finish(bench, 5)
+    assert bench.output(5) == "1,2 1,2 2 4 2\n"
+
+
 def test_job_without_devices_sees_none(bench):
     bench.add(5, 'echo "<${CUDA_VISIBLE_DEVICES-unset}>"', request=Request(devices=0))
     bench.start(5, 1, (0, ()))

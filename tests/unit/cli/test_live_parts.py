@@ -137,10 +137,13 @@ def test_a_wrong_option_is_refused(words):
 
 def test_a_step_starts_its_tasks_with_their_ranks(capfd):
     line = split_line(
-        "sbatch", ["-n", "3", "sh", "-c", "echo rank $SLURM_PROCID of $SLURM_NTASKS; exit $SLURM_PROCID"], OWN
+        "sbatch",
+        ["-n", "3", "sh", "-c", "echo $SLURM_PROCID/$SLURM_NTASKS $RANK/$WORLD_SIZE $LOCAL_RANK; exit $SLURM_PROCID"],
+        OWN,
     )
-    assert run_step(line, {"PATH": "/usr/bin:/bin", "SLURM_NNODES": "1"}) == 2
-    assert sorted(capfd.readouterr().out.splitlines()) == [f"rank {rank} of 3" for rank in range(3)]
+    of_the_job = {"PATH": "/usr/bin:/bin", "SLURM_NNODES": "1", "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
+    assert run_step(line, of_the_job) == 2
+    assert sorted(capfd.readouterr().out.splitlines()) == [f"{rank}/3 {rank}/3 {rank}" for rank in range(3)]
 
 
 def test_a_step_over_several_nodes_is_refused_with_what_to_use():

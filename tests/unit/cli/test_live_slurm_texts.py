@@ -255,6 +255,13 @@ def test_scontrol_shows_a_job():
     )
 
 
+def test_scontrol_names_files_as_the_backend_does():
+    text = render_job(job(12, name="a/b", output="o/%x-%4j-%N-%t.txt", error="%N.err"), uid=1001, **NOW)
+    assert "   StdOut=/home/ada/o/a_b-0012-gpu01-0.txt\n" in text
+    assert "   StdErr=/home/ada/gpu01.err\n" in text
+    assert "StdErr=/home/ada/%N.err\n" in render_job(waiting(12, error="%N.err"), uid=1001, **NOW)
+
+
 def test_scontrol_shows_nodes_and_partitions():
     assert "   State=IDLE+DRAIN\n   Reason=fan broken\n" in render_node(NODES[3])
     assert "   Gres=gpu:H100:2\n   GresUsed=gpu:H100:1\n" in render_node(NODES[0])

@@ -143,6 +143,18 @@ def test_a_test_refuses_a_queue_that_there_is_not_with_the_nearest_name(ask, con
     assert answer.json()["hint"] == "did you mean 'production'?"
 
 
+def test_a_trial_refuses_a_dependency_on_a_number_that_was_never_given(ask, control):
+    file = {"text": "#!/bin/sh\n#SBATCH -d afterok:99\n"}
+    for user in ("op", "ada"):
+        answer = submit(ask, file, user=user, params={"test_only": "true"})
+        assert answer.status_code == 422
+        assert "99" in answer.json()["detail"]
+    submit(ask, {"job": {"run": "x"}})
+    answer = submit(ask, {"text": "#!/bin/sh\n#SBATCH -d afterok:1\n"}, params={"test_only": "true"})
+    assert answer.status_code == 200
+    assert len(control.jobs) == 1
+
+
 def test_the_same_key_gets_the_same_answer_once(ask, control):
     first = submit(ask, {"text": SCRIPT}, key="k1").json()
     assert submit(ask, {"text": SCRIPT}, key="k1").json() == first

@@ -19,6 +19,15 @@ def test_array_tasks_are_expanded(text, tasks):
     assert parse_array(text) == tasks
 
 
+@pytest.mark.parametrize(("text", "step"), [("1-9:2", "2"), ("1,9", "8"), ("1,2,9", "1"), ("1-3", "1")])
+def test_each_task_is_told_of_the_whole_array(text, step):
+    variables = dict(parse_array(text).variables)
+    assert variables["SLURM_ARRAY_TASK_STEP"] == step
+    assert variables["SLURM_ARRAY_TASK_MIN"] == "1"
+    assert variables["SLURM_ARRAY_TASK_MAX"] == text.split(":")[0][-1]
+    assert int(variables["SLURM_ARRAY_TASK_COUNT"]) == len(parse_array(text).indices)
+
+
 @pytest.mark.parametrize("text", ["", "3-1", "1-3:0", "1-3%0", "a", "1-3%", "1,,2", "0-4000001", "0-100000", True, 1.5])
 def test_array_tasks_that_make_no_sense_are_an_error(text):
     with pytest.raises(InputError, match=r"expected (array tasks|at most).*, found"):

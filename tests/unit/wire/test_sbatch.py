@@ -3,7 +3,7 @@
 import pytest
 
 from clearway.model.errors import InputError
-from clearway.model.jobs import Dependency, DependencyKind, DomainLevel, JobSpec, Network, Request
+from clearway.model.jobs import Checkpoint, Dependency, DependencyKind, DomainLevel, JobSpec, Network, Request
 from clearway.model.runs import Launch, LimitSignal
 from clearway.model.units import DAY_MS, GIB, HOUR_MS, KIB, MIB, MINUTE_MS
 from clearway.wire.sbatch import parse_sbatch
@@ -210,6 +210,19 @@ def test_named_nodes_are_part_of_what_the_planner_is_asked():
 
 def test_a_signal_without_a_time_comes_sixty_seconds_before_the_limit():
     assert parse("--signal=10").run.limit_signal == LimitSignal(signal="SIGUSR1", before_ms=60_000)
+
+
+def test_a_signal_beside_requeue_says_that_the_job_saves_when_it_comes():
+    submission = parse("--signal=B:USR1@120 --requeue -t 60")
+    assert submission.jobs[0].checkpoint == Checkpoint(interval_ms=HOUR_MS, cost_ms=120_000, grace_ms=120_000)
+    assert any("has 120 s to save" in note for note in submission.notes)
+    assert job_of("--signal=B:USR1@120").checkpoint is None
+    assert job_of("--requeue").checkpoint is None
+
+
+def test_tasks_of_an_array_see_how_large_it_is():
+    assert ("SLURM_ARRAY_TASK_COUNT", "3") in parse("-a 1-3").run.environment
+    assert not parse().run.environment
 
 
 def test_export_none_inherits_nothing():

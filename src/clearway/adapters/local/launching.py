@@ -200,7 +200,7 @@ def _make_replicas(task: Task, devices: DeviceSource, workdir: str) -> tuple[Rep
     nodes = list(dict.fromkeys(node for node, _ in task.place))
     place = task.place
     if task.run.launch is LaunchPlace.FIRST_REPLICA:
-        place = place[:1]
+        place = _find_first(place)
     local: dict[str, int] = {}
     replicas = []
     for rank, (node, indices) in enumerate(place):
@@ -212,13 +212,22 @@ def _make_replicas(task: Task, devices: DeviceSource, workdir: str) -> tuple[Rep
             ReplicaLaunch(
                 rank=rank,
                 node=str(node),
-                environment=_replica_environment(devices, node, indices, rank, local_rank, nodes.index(node)),
+                environment={
+                    **_replica_environment(devices, node, indices, rank, local_rank, nodes.index(node)),
+                    **_node_environment(task, node),
+                },
                 stdin=_within(workdir, fill_pattern(task.run.input, names)),
                 stdout=_within(workdir, output),
                 stderr=_within(workdir, error),
             )
         )
     return tuple(replicas)
+
+
+def _find_first(place: Place) -> Place:
+    """Where a script runs that starts the rest: at the first replica, with all that the job holds of its node."""
+    node = place[0][0]
+    return ((node, tuple(sorted(index for other, indices in place if other == node for index in indices))),)
 
 
 def _within(workdir: str, path: str) -> str:
@@ -262,6 +271,13 @@ def _replica_environment(
     }
 
 
+def _node_environment(task: Task, node: NodeName) -> dict[str, str]:
+    """What the job holds of a node, all of its replicas there together, as Slurm tells it."""
+    here = [indices for other, indices in task.place if other == node]
+    cpus = max(task.spec.request.cpu_milli * len(here) // 1000, 1)
+    return {"SLURM_GPUS_ON_NODE": str(sum(map(len, here))), "SLURM_CPUS_ON_NODE": str(cpus)}
+
+
 def _common_environment(task: Task) -> dict[str, str]:
     """What is ours is not the user's to change: a variable inherited from another job would send ranks astray."""
     account = task.account
@@ -300,6 +316,7 @@ def _own_environment(task: Task) -> dict[str, str]:
         "SLURM_NODELIST": ",".join(nodes),
         "SLURM_SUBMIT_DIR": task.run.workdir,
         "SLURM_RESTART_COUNT": str(task.generation - 1),
+        "SLURM_JOB_START_TIME": str(task.now_ms // 1000),
         "CLEARWAY_JOB_ID": str(spec.id),
         "CLEARWAY_GENERATION": str(task.generation),
         "CLEARWAY_JOB_DIR": str(task.job_dir),

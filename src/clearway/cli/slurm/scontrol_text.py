@@ -9,6 +9,7 @@ from clearway.cli.slurm.sinfo_text import features_of, gres_of, gres_used_of
 from clearway.cli.slurm.values import (
     cpu_count_of,
     ends_ms,
+    error_of,
     gpu_text_of,
     is_waiting,
     node_count_of,
@@ -67,7 +68,7 @@ def render_job(
         *_describe_devices(job),
         *([f"Command={script}"] if script else []),
         f"WorkDir={job.workdir}",
-        f"StdErr={job.error or output_of(job)}",
+        f"StdErr={error_of(job)}",
         "StdIn=/dev/null",
         f"StdOut={output_of(job)}",
         *([f"TresPerNode=gres/gpu:{gpu_text_of(job)}"] if job.device_milli else []),

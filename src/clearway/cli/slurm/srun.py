@@ -84,8 +84,8 @@ def run_step(line: Line, variables: Mapping[str, str]) -> int:
     tasks: list[subprocess.Popen[bytes]] = []
     try:
         for rank in range(count):
-            ranks = {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank), "SLURM_NTASKS": str(count)}
-            tasks.append(subprocess.Popen(list(line.rest), env={**variables, **ranks}))  # noqa: S603 - the user's own words
+            own = {**variables, **_make_ranks(rank, count)}
+            tasks.append(subprocess.Popen(list(line.rest), env=own))  # noqa: S603 - the user's own words
         codes = [task.wait() for task in tasks]
     except OSError as error:
         for task in tasks:
@@ -93,3 +93,9 @@ def run_step(line: Line, variables: Mapping[str, str]) -> int:
         sys.stderr.write(f"srun: error: {line.rest[0]}: {error.strerror}\n")
         return EXIT_NOT_FOUND
     return max(SIGNAL_BASE - code if code < 0 else code for code in codes)
+
+
+def _make_ranks(rank: int, count: int) -> dict[str, str]:
+    """What a task of a step is, by Slurm's names and by those of PyTorch: the job's own would be the same for all."""
+    ranks = dict.fromkeys(("SLURM_PROCID", "SLURM_LOCALID", "RANK", "LOCAL_RANK"), str(rank))
+    return {**ranks, **dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS", "WORLD_SIZE"), str(count))}

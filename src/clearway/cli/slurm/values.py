@@ -7,6 +7,7 @@ from typing import Final
 
 from clearway.model.units import GIB, MIB, MILLI, MINUTE_MS, SECOND_MS
 from clearway.ports.views import JobState, JobView, NodeState
+from clearway.wire.patterns import ARRAY_OUTPUT_DEFAULT, OUTPUT_DEFAULT, name_file
 
 STATE_CODES: Final[Mapping[JobState, str]] = {
     JobState.PENDING: "PD",
@@ -98,17 +99,16 @@ def priority_of(job: JobView) -> int:
 
 def output_of(job: JobView) -> str:
     """The file that the job writes to, by the pattern that it gave or Slurm's default, in its work folder."""
-    pattern = job.output or ("slurm-%j.out" if job.array is None else "slurm-%A_%a.out")
-    index = "" if job.array_index is None else str(job.array_index)
-    known = {
-        "j": str(job.id),
-        "J": str(job.id),
-        "A": str(job.array or job.id),
-        "a": index,
-        "x": job.name,
-        "u": job.user,
-    }
-    path = re.sub(r"%([jJAaxu%])", lambda match: known.get(match[1], "%"), pattern)
+    return _file_of(job, job.output or (OUTPUT_DEFAULT if job.array is None else ARRAY_OUTPUT_DEFAULT))
+
+
+def error_of(job: JobView) -> str:
+    """The file that it writes errors to."""
+    return _file_of(job, job.error) if job.error else output_of(job)
+
+
+def _file_of(job: JobView, pattern: str) -> str:
+    path = name_file(job, pattern, 0)
     return path if path.startswith("/") or not job.workdir else f"{job.workdir.rstrip('/')}/{path}"
 
 
