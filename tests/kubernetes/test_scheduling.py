@@ -40,6 +40,7 @@ def test_pods_are_bound_and_run_until_the_devices_are_used_and_the_rest_are_told
         )
         assert devices_used(cluster.pods()) == {"n1": 4}
         assert "Resources" in condition(waiting[0])["message"]
+        assert condition(waiting[0])["lastTransitionTime"] == waiting[0]["metadata"]["creationTimestamp"]
         events = until("an event", lambda: cluster.items("/apis/events.k8s.io/v1/namespaces/default/events"))
         assert any(one["reason"] == "FailedScheduling" for one in events)
         until("an event for each pod that was bound", lambda: scheduled(cluster) >= set(bound(cluster.pods()).items()))

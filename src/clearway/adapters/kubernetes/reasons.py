@@ -82,6 +82,8 @@ class Reasons:
         if len(self._told) > TOLD_MAX:
             del self._told[next(iter(self._told))]
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        if pod.created:
+            condition["lastTransitionTime"] = pod.created  # it never was scheduled
         try:
             await self._client.set_condition(pod.namespace, pod.name, pod.uid, condition)
             if is_first:

@@ -1,6 +1,7 @@
 """What pods are told: once, again where it was not heard, and nobody's refusal keeps others from hearing."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
@@ -40,6 +41,28 @@ def test_reason_is_written_once_as_a_condition_and_an_event(tmp_path):
 
     talk(tmp_path, server.answer, speak)
     assert server.asked == ["PATCH", "POST"]
+
+
+def test_condition_says_since_when_a_pod_is_not_scheduled(tmp_path):
+    said = []
+
+    async def answer(request):
+        said.append(await request.json())
+        return web.json_response({})
+
+    async def speak(client):
+        pod = replace(POD, created="2027-01-15T08:00:00Z")
+        await Reasons(client, "clearway").tell(pod, "no room")
+
+    talk(tmp_path, answer, speak)
+    (condition,) = said[0]["status"]["conditions"]
+    assert condition == {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "no room",
+        "lastTransitionTime": "2027-01-15T08:00:00Z",
+    }
 
 
 @pytest.mark.parametrize(("status", "kind"), [(503, UnreachableError), (403, ApiError)])
