@@ -17,7 +17,13 @@ JOBSET = {
     "replicatedJobs": [{"name": "workers", "replicas": 2, "template": {"spec": {"parallelism": 2, "completions": 2}}}]
 }
 PYTORCH = {"pytorchReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 3}}}
-RAY = {"headGroupSpec": {}, "workerGroupSpecs": [{"groupName": "small", "replicas": 3}]}
+RAY = {"headGroupSpec": {}, "workerGroupSpecs": [{"groupName": "small", "replicas": 1, "numOfHosts": 3}]}
+
+PAIR = {"replicas": 1, "template": {"spec": {"parallelism": 2, "completions": 2}}}
+IN_ORDER = {
+    "startupPolicy": {"startupPolicyOrder": "InOrder"},
+    "replicatedJobs": [PAIR | {"name": "first"}, PAIR | {"name": "second"}],
+}
 
 SHAPES = {
     "jobset": ("jobset.x-k8s.io/v1alpha2", "JobSet", "jobsets", JOBSET),
@@ -26,6 +32,8 @@ SHAPES = {
     "volcano": ("scheduling.volcano.sh/v1beta1", "PodGroup", "podgroups", {"minMember": 4, "queue": "default"}),
 }
 """API version, kind, plural and spec of what says that four pods belong together."""
+
+ORDERED = {"jobset in order": ("jobset.x-k8s.io/v1alpha2", "JobSet", "jobsets", IN_ORDER)}
 
 
 def make_jobs(cluster, owner):
@@ -51,6 +59,7 @@ def metadata_of(shape, number, owner, jobs):
             job = me | {"apiVersion": "batch/v1", "kind": "Job", "name": f"own-workers-{number // 2}"}
             job["uid"] = jobs[job["name"]]
             labels = {"jobset.sigs.k8s.io/jobset-name": "own", "jobset.sigs.k8s.io/replicatedjob-name": "workers"}
+            labels |= {"jobset.sigs.k8s.io/jobset-uid": owner["metadata"]["uid"]}
             labels |= {"jobset.sigs.k8s.io/job-index": str(number // 2)}
             return {"ownerReferences": [job], "labels": labels, "annotations": dict(labels)}
         case "pytorch":
@@ -73,7 +82,7 @@ def make_owner(cluster):
     made = []
 
     def make(shape):
-        api_version, kind, plural, spec = SHAPES[shape]
+        api_version, kind, plural, spec = (SHAPES | ORDERED)[shape]
         group, _, version = api_version.partition("/")
         schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         versions = [{"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}]
@@ -109,6 +118,20 @@ def test_gang_of_an_operator_is_bound_whole_or_not_at_all(cluster, make_owner, t
         assert bound(cluster.pods()) == {"other": "n1"}, "three of the four would have had room"
         cluster.add_node("n2", gpus=6)
         until("the gang bound", lambda: len(bound(cluster.pods())) == 5)
+
+
+def test_jobset_that_starts_in_order_is_bound_part_by_part(cluster, make_owner, tmp_path):
+    owner = make_owner("jobset in order")
+    jobs = make_jobs(cluster, owner)
+    cluster.add_node("n1", gpus=8)
+    with Scheduling(cluster.kubeconfig, tmp_path / "clearway.db"):
+        for number in range(4):
+            metadata = {"name": f"own-{number}", **metadata_of("jobset", number, owner, jobs)}
+            metadata["labels"]["jobset.sigs.k8s.io/replicatedjob-name"] = "first" if number < 2 else "second"
+            cluster.create(PODS, {"metadata": metadata, "spec": make_pod_spec(gpus=2)})
+            if number == 1:
+                until("the first Job bound", lambda: len(bound(cluster.pods())) == 2)
+        until("the second Job bound", lambda: len(bound(cluster.pods())) == 4)
 
 
 def test_pods_that_name_queues_of_kueue_and_kai_lie_in_them(cluster, tmp_path):

@@ -345,9 +345,16 @@ def _read(request: UpRequest) -> Config:
 
 
 def take_lock(places: Places) -> int:
-    """The lock of a state directory, which is made if need be. Raises InputError where somebody else has it."""
-    places.folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-    descriptor = os.open(places.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    """The lock of a state directory, which is made if need be. Raises InputError where it cannot be, or somebody else
+    has it."""
+    try:
+        places.folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        descriptor = os.open(places.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise InputError(
+            f"{places.folder}: expected a folder that {current_user()} may write, found {error.strerror}; choose "
+            "another --state-dir"
+        ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from clearway.bootstrap.live import take_lock
 from clearway.bootstrap.places import Places, Running, current_user, is_running, write_running
 from clearway.cli.app import app
+from clearway.model.errors import InputError
 from clearway.server.auth import make_token_file, read_token_file
 
 NAMELESS = 3_999_999_999
@@ -57,3 +58,9 @@ def test_users_are_added_by_the_configuration_of_the_control_plane_that_runs(tmp
     write_running(places, Running(url="http://127.0.0.1:1", pid=1, config=str(config)))
     assert CliRunner().invoke(app, ["users", "add", "ada", "--state-dir", str(tmp_path)]).exit_code == 0
     assert [entry.tenants for entry in read_token_file(places.tokens)] == [(), ("vision",)]
+
+
+def test_state_directory_that_cannot_be_made_is_an_error_that_says_what_to_do(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"expected a folder that .* may write, found Not a directory; choose another"):
+        take_lock(Places(tmp_path / "file" / "state"))

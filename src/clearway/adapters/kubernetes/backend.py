@@ -22,9 +22,10 @@ from clearway.adapters.kubernetes.client import Change, Client, Json
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.errors import ApiError, ExpiredError, UnreachableError, UnreadableError
 from clearway.adapters.kubernetes.facts import PodFacts
-from clearway.adapters.kubernetes.gangs import Source, gang_size
+from clearway.adapters.kubernetes.gangs import Source
 from clearway.adapters.kubernetes.guard import BROKEN
 from clearway.adapters.kubernetes.logs import STREAMS_MAX, LogCollector
+from clearway.adapters.kubernetes.looking import SIZES_S, read_size
 from clearway.adapters.kubernetes.manifests import DEFAULT_NAMESPACE, OwnJob, find_fault, make_own_job, own_demand
 from clearway.adapters.kubernetes.mounting import bind_volumes
 from clearway.adapters.kubernetes.own_jobs import OwnJobs
@@ -297,7 +298,7 @@ class KubernetesBackend:
         if self._main is not None:
             self._main.cancel()
 
-    def spawn(self, work: Awaitable[None]) -> None:
+    def spawn(self, work: Awaitable[None]) -> asyncio.Task[None]:
         """Run `work` beside the rest; only from the backend's thread."""
 
         async def run() -> None:
@@ -309,6 +310,7 @@ class KubernetesBackend:
         task = asyncio.create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     # --- watching -------------------------------------------------------------------------------------------------
 
@@ -320,6 +322,8 @@ class KubernetesBackend:
                 if not version:
                     items, version = await self._client.list_all(path)
                     take_list(items)
+                    if (asked := self._ask_sizes()) and not self._listed[path].is_set():
+                        await asyncio.wait(asked, timeout=SIZES_S)
                     self._listed[path].set()
                     self._changed()
                 async for changes in self._client.watch(path, version):
@@ -416,9 +420,8 @@ class KubernetesBackend:
         with self.lock:
             if self._is_served:
                 self.book.look_at_new(self.now_ms)
-            wanted, is_urgent = self.book.take_wanted(), not self._is_served or self.book.is_urgent
-        for source in wanted:
-            self.spawn(self._look_up(source))
+            is_urgent = not self._is_served or self.book.is_urgent
+        self._ask_sizes()
         self._on_change()
         self._wake_soon(is_urgent=is_urgent)
 
@@ -434,19 +437,15 @@ class KubernetesBackend:
         if self._world is not None:
             self._world.wake()
 
+    def _ask_sizes(self) -> list[asyncio.Task[None]]:
+        """Read what the book wants to know of gangs. Where it cannot be read their pods wait, and are told so: none
+        starts alone."""
+        with self.lock:
+            wanted = self.book.take_wanted()
+        return [self.spawn(self._look_up(source)) for source in wanted]
+
     async def _look_up(self, source: Source) -> None:
-        """How many pods a gang has. Where that cannot be read its pods wait, and are told so: none starts alone."""
-        pause_s = PAUSE_MIN_S
-        while True:
-            try:
-                size: int | None = gang_size(await self._client.get(source.path))
-                break
-            except UnreachableError:
-                pause_s = await rest(pause_s)
-            except (ApiError, UnreadableError) as error:
-                log.warning("%s %s/%s: %s", source.kind, source.namespace, source.name, error)
-                size = None
-                break
+        size = await read_size(self._client, source)
         with self.lock:
             self.book.put_size(source, size)
         self._changed()

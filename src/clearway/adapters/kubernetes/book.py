@@ -282,6 +282,7 @@ class Book(Allowing):
         if not bundle.members and bundle.run is None and bundle.job is None:
             self.bundles.pop(bundle.group.key, None)
             self._leave_convoy(bundle)
+            self._forget_size(bundle)
 
     def _is_slotted(self, bundle: Bundle, uid: str) -> bool:
         return bundle.run is not None and any(slot.pod == uid for slot in bundle.run.slots)

@@ -19,7 +19,13 @@ from clearway.ports.control import PROVISIONAL_ID
 from clearway.wire.problems import ParseError
 from clearway.wire.units import parse_duration
 
-QUEUE_KEYS: Final = ("clearway.io/queue", "kueue.x-k8s.io/queue-name", "kai.scheduler/queue", "volcano.sh/queue-name")
+QUEUE_KEYS: Final = (
+    "clearway.io/queue",
+    "kueue.x-k8s.io/queue-name",
+    "kai.scheduler/queue",
+    "scheduling.volcano.sh/queue-name",
+    "volcano.sh/queue-name",
+)
 """Labels and annotations that name a queue, the first that is there counts."""
 
 KIND: Final = "clearway.io/kind"

@@ -45,7 +45,7 @@ class OwnJobs:
     def __init__(
         self,
         client: Client,
-        spawn: Callable[[Awaitable[None]], None],
+        spawn: Callable[[Awaitable[None]], object],
         refuse: Callable[[JobId, str, bool], None],
         ended: Callable[[JobId, bool], None],
     ) -> None:

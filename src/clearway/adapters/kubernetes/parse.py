@@ -55,6 +55,7 @@ SAYING_PREFIXES: Final = (
     "jobset.sigs.k8s.io/",
     "scheduling.k8s.io/",
     "scheduling.x-k8s.io/",
+    "pod-group.scheduling.sigs.k8s.io",
     "scheduling.volcano.sh/",
     "volcano.sh/",
     "training.kubeflow.org/",

@@ -13,7 +13,7 @@ from clearway.adapters.kubernetes.disruptions import KIND as DISRUPTIONS
 from clearway.adapters.kubernetes.disruptions import Disruptions
 from clearway.adapters.kubernetes.errors import UnreadableError
 from clearway.adapters.kubernetes.facts import PodFacts
-from clearway.adapters.kubernetes.gangs import Group, Source, group_of, single_of
+from clearway.adapters.kubernetes.gangs import Group, Size, Source, group_of, part_of
 from clearway.adapters.kubernetes.guard import BROKEN
 from clearway.adapters.kubernetes.nodes import Nodes
 from clearway.adapters.kubernetes.quotas import KIND as QUOTAS
@@ -42,7 +42,7 @@ class Sightings:
         self._claiming: dict[str, None] = {}
         self._claimants: dict[tuple[str, str], dict[str, None]] = {}
         self._convoys: dict[str, dict[str, int]] = {}
-        self._sizes: dict[Source, int | None] = {}
+        self._sizes: dict[Source, Size | None] = {}
         self._wanted: dict[Source, None] = {}
         self._actions: list[Action] = []
 
@@ -87,8 +87,8 @@ class Sightings:
         for uid in [uid for uid in self.pods if uid not in there]:
             self.drop_pod(uid)
 
-    def put_size(self, source: Source, size: int | None) -> None:
-        """The object says how many pods must start together; 0 = each is alone, None = it could not be read."""
+    def put_size(self, source: Source, size: Size | None) -> None:
+        """The object says how many pods must start together; None = it could not be read."""
         self._wanted.pop(source, None)
         self._sizes[source] = size
         if len(self._sizes) > SIZES_MAX:
@@ -214,12 +214,14 @@ class Sightings:
         bundle.members[uid] = None
         self._bundle_of[uid] = group.key
         self._dirty[group.key] = None
-        if bundle.group.source is not None and self._sizes.get(bundle.group.source) == 0:
-            self._scatter(bundle)
+        if bundle.group.source is not None:
+            said = self._sizes.get(bundle.group.source)
+            if said == 0 or isinstance(said, Mapping):
+                self._scatter(bundle, said)
 
-    def _resize(self, bundle: Bundle, size: int | None) -> None:
-        if size == 0:
-            self._scatter(bundle)
+    def _resize(self, bundle: Bundle, size: Size | None) -> None:
+        if size == 0 or isinstance(size, Mapping):
+            self._scatter(bundle, size)
         elif size is None:
             what = bundle.group.source
             assert what is not None
@@ -229,12 +231,20 @@ class Sightings:
             bundle.size = size
             self._dirty[bundle.group.key] = None
 
-    def _scatter(self, bundle: Bundle) -> None:
-        """Each pod of it is a job of its own."""
+    def _forget_size(self, bundle: Bundle) -> None:
+        """None of its pods is left: what comes under its name may be another object, or have another size. Where the
+        pods do not start together the object may have many more."""
+        source = bundle.group.source
+        said = None if source is None else self._sizes.get(source)
+        if source is not None and said != 0 and not isinstance(said, Mapping):
+            self._sizes.pop(source, None)
+
+    def _scatter(self, bundle: Bundle, sizes: Size) -> None:
+        """Its pods do not all start together: each is a job of its own, or its parts are."""
         for uid in list(bundle.members):
             del bundle.members[uid]
             if uid in self.pods:
-                self._enter(uid, single_of(self.pods[uid]))
+                self._enter(uid, part_of(self.pods[uid], bundle.group, sizes))
 
     def _split(self, bundle: Bundle, pods: Sequence[PodFacts]) -> list[Bundle]:
         """Make a convoy of a gang with pods of several kinds; returns its parts, none where these are too many."""

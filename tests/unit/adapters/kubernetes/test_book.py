@@ -135,6 +135,23 @@ def test_pods_may_name_the_queues_of_the_configuration_as_it_is_by_then():
     assert [job.queue for job in world.accept()] == ["night", "day"]
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "clearway.io/queue",
+        "kueue.x-k8s.io/queue-name",
+        "kai.scheduler/queue",
+        "scheduling.volcano.sh/queue-name",
+        "volcano.sh/queue-name",
+    ],
+)
+def test_queue_is_named_in_the_words_of_many(key):
+    world = World(n1=8)
+    world.book.set_queues(("night", "day"), "day")
+    world.put("p", annotations={key: "night"})
+    assert [job.queue for job in world.accept()] == ["night"]
+
+
 def test_pod_becomes_a_job_that_asks_what_the_pod_asks():
     world = World(n1=8)
     world.put("p", gpus=2, cpu="3", memory="5Gi", priority=7)
@@ -177,6 +194,64 @@ def test_pods_of_a_job_without_numbers_are_jobs_of_their_own():
     assert len(world.accept()) == 2
     world.put("c", owner=JOB)
     assert len(world.accept()) == 1
+
+
+def put_part(world, part, *numbers, **more):
+    """Pods of a replicated Job of the JobSet `s`."""
+    said = {"jobset.sigs.k8s.io/jobset-name": "s", "jobset.sigs.k8s.io/replicatedjob-name": part}
+    for number in numbers:
+        world.put(f"{part}{number}", owner=JOB, labels=said, **more)
+
+
+def make_ordered():
+    """A JobSet of two replicated Jobs, of which the second is made when the first is ready."""
+    parts = [{"name": name, "replicas": 2, "template": {"spec": {"parallelism": 1}}} for name in ("a", "b")]
+    spec = {"startupPolicy": {"startupPolicyOrder": "InOrder"}, "replicatedJobs": parts}
+    return {"kind": "JobSet", "metadata": {"name": "s"}, "spec": spec}
+
+
+def test_jobset_that_starts_in_order_is_a_gang_for_each_of_its_replicated_jobs():
+    world = World(n1=8)
+    put_part(world, "a", 0)
+    world.answer_sizes(make_ordered())
+    assert world.accept() == []
+    put_part(world, "a", 1)
+    assert [job.replicas for job in world.accept()] == [2]
+    put_part(world, "b", 0)
+    assert world.accept() == []
+    put_part(world, "b", 1)
+    assert [job.replicas for job in world.accept()] == [2]
+    again = World(n1=8)
+    put_part(again, "a", 0, 1, node="n1", phase="Running")
+    again.answer_sizes(make_ordered())
+    again.book.adopt(0, 1, 1, [("n1", (0,)), ("n1", (1,))], world.book.jobs[1].key, is_started=True)
+    assert again.settle() == []
+    assert again.book.jobs[1].run.slots[1].pod == "uid-a1"
+
+
+def test_size_of_a_gang_is_read_anew_where_another_object_comes_under_its_name():
+    world = World(n1=8)
+    world.put("old", owner=JOB)
+    world.answer_sizes(make_job_object(1))
+    assert [job.replicas for job in world.accept()] == [1]
+    world.put("new", owner=(*JOB[:3], "b2f4"))
+    world.answer_sizes(make_job_object(2))
+    assert world.accept() == []
+
+
+def test_size_of_a_gang_is_read_anew_where_none_of_its_pods_is_left():
+    world = World(n1=8)
+    said = {"scheduling.x-k8s.io/pod-group": "g"}
+    for size in (2, 3):
+        world.put("a", labels=said)
+        world.answer_sizes({"kind": "PodGroup", "spec": {"minMember": size}})
+        assert world.accept() == []
+        world.delete("a")
+        world.settle()
+    for name in ("b", "c", "d"):
+        world.put(name, labels=said)
+    world.answer_sizes({"kind": "PodGroup", "spec": {"minMember": 3}})
+    assert [job.replicas for job in world.accept()] == [3]
 
 
 def test_gang_of_unlike_cpus_is_given_the_most_that_any_asks():

@@ -4,9 +4,31 @@ import pytest
 
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.errors import UnreadableError
-from clearway.adapters.kubernetes.gangs import REPLICAS_MAX, Source, gang_size, group_of
+from clearway.adapters.kubernetes.gangs import BY_SELECTOR, EXCLUSIVE, REPLICAS_MAX, Source, gang_size, group_of
 from clearway.adapters.kubernetes.parse import parse_pod
 from support.kubernetes import JOB, make_job_object, make_pod
+
+
+def make_part(name, replicas=None, annotations=None, **spec):
+    """A replicated Job of a JobSet."""
+    template = {"metadata": {"annotations": annotations}, "spec": spec} if annotations else {"spec": spec}
+    return {"name": name, "template": template} | ({} if replicas is None else {"replicas": replicas})
+
+
+def make_jobset(*parts, annotations=None, **more):
+    metadata = {"name": "s", "annotations": annotations}
+    return {"kind": "JobSet", "metadata": metadata, "spec": {"replicatedJobs": list(parts), **more}}
+
+
+def make_training(kind, prefix, *, enough=None, version="v1", **roles):
+    spec = {f"{prefix}ReplicaSpecs": {role: {"replicas": count} for role, count in roles.items()}}
+    if enough is not None:
+        spec["runPolicy"] = {"schedulingPolicy": {"minAvailable": enough}}
+    return {"apiVersion": f"kubeflow.org/{version}", "kind": kind, "spec": spec}
+
+
+def make_ray(*groups):
+    return {"kind": "RayCluster", "spec": {"headGroupSpec": {}, "workerGroupSpecs": list(groups)}}
 
 
 def group(**more):
@@ -41,6 +63,16 @@ def test_pod_of_a_deployment_is_a_job_of_its_own():
             "vision/kueue/g",
             3,
         ),
+        (
+            {
+                "labels": {
+                    "pod-group.scheduling.sigs.k8s.io/name": "g",
+                    "pod-group.scheduling.sigs.k8s.io/min-available": "2",
+                }
+            },
+            "vision/light/g",
+            2,
+        ),
     ],
 )
 def test_group_that_says_its_size_itself(more, key, size):
@@ -70,6 +102,10 @@ def test_group_that_says_its_size_itself(more, key, size):
         (
             {"labels": {"scheduling.x-k8s.io/pod-group": "c"}},
             "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/vision/podgroups/c",
+        ),
+        (
+            {"labels": {"pod-group.scheduling.sigs.k8s.io": "o"}},
+            "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/vision/podgroups/o",
         ),
         (
             {"owner": ("kubeflow.org/v1", "PyTorchJob", "bert", "k1")},
@@ -106,26 +142,20 @@ def test_gang_without_a_size_is_unreadable():
         (make_job_object(4, mode="NonIndexed"), 0),
         (make_job_object(4, completions=100), 0),
         ({"kind": "Job", "spec": {"parallelism": 2}}, 0),
-        (
-            {
-                "kind": "JobSet",
-                "spec": {
-                    "replicatedJobs": [
-                        {"replicas": 2, "template": {"spec": {"parallelism": 4}}},
-                        {"template": {"spec": {}}},
-                    ]
-                },
-            },
-            9,
-        ),
-        (
-            {
-                "kind": "PyTorchJob",
-                "spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 3}}},
-            },
-            4,
-        ),
-        ({"kind": "RayCluster", "spec": {"headGroupSpec": {}, "workerGroupSpecs": [{"replicas": 2}, {}]}}, 4),
+        (make_jobset(make_part("a", 2, parallelism=4), make_part("b")), 9),
+        (make_jobset(make_part("a", 2, parallelism=4, completions=3)), 6),
+        (make_jobset(make_part("a", parallelism=2, completions=8)), 2),
+        (make_jobset(make_part("a", 2), make_part("b", 3), startupPolicy={"startupPolicyOrder": "AnyOrder"}), 5),
+        (make_jobset(make_part("a"), annotations={EXCLUSIVE: "rack", BY_SELECTOR: ""}), 1),
+        (make_training("PyTorchJob", "pytorch", Master=1, Worker=3), 4),
+        (make_training("PyTorchJob", "pytorch", enough=3, Master=1, Worker=3), 3),
+        (make_training("PyTorchJob", "pytorch", enough=9, Master=1, Worker=3), 4),
+        (make_training("MPIJob", "mpi", Launcher=1, Worker=3), 4),
+        (make_training("MPIJob", "mpi", version="v2beta1", Launcher=1, Worker=3), 3),
+        (make_ray({"replicas": 2}, {}), 3),
+        (make_ray({"replicas": 2, "numOfHosts": 4}), 9),
+        (make_ray({"minReplicas": 3, "maxReplicas": 5}, {"replicas": 7, "minReplicas": 0, "maxReplicas": 5}), 9),
+        (make_ray({"replicas": 2, "suspend": True}), 1),
         ({"kind": "PodGroup", "spec": {"minMember": 6}}, 6),
         ({"kind": "PodGroup", "spec": {"schedulingPolicy": {"gang": {"minCount": 5}}}}, 5),
         ({"kind": "PodGroup", "spec": {"schedulingPolicy": {"basic": {}}}}, 0),
@@ -133,6 +163,20 @@ def test_gang_without_a_size_is_unreadable():
 )
 def test_size_of_a_gang(data, size):
     assert gang_size(data) == size
+
+
+def test_jobset_whose_jobs_wait_for_one_another_is_a_gang_for_each():
+    first, second = make_part("a", 2, parallelism=2), make_part("b", 3)
+    in_order = {"startupPolicyOrder": "InOrder"}
+    assert gang_size(make_jobset(first, second, startupPolicy=in_order)) == {"a": 4, "b": 3}
+    waits = second | {"dependsOn": [{"name": "a", "status": "Complete"}]}
+    assert gang_size(make_jobset(first, waits)) == {"a": 4, "b": 3}
+
+
+def test_jobs_of_which_a_leader_must_lie_before_the_others_are_made_are_no_gangs():
+    led = make_part("a", 2, parallelism=2, annotations={EXCLUSIVE: "rack"})
+    assert gang_size(make_jobset(led, make_part("b", 3))) == {"a": 0, "b": 3}
+    assert gang_size(make_jobset(make_part("a"), annotations={EXCLUSIVE: "rack"})) == {"a": 0}
 
 
 @pytest.mark.parametrize("data", [{"kind": "Job"}, {"kind": "JobSet", "spec": {}}, {"kind": "X", "spec": {}}])
