@@ -111,8 +111,8 @@ class Guard:
         """Take in a plan. To be called when the books have, which say where jobs are to start."""
         for move in event.plan.moves if self._settings.retries_max else ():
             book = self._find(move.job) if isinstance(move, Start) else None
-            if book is not None and len(book.view.nodes) == 1 and book.before is None:
-                self.trust.note_planned(event.at_ms, book.spec.id, book.spec.user, book.view.nodes[0])
+            if book is not None and book.before is None:
+                self.trust.note_planned(event.at_ms, book.spec.id, book.spec.user, book.view.nodes)
 
     def _current(self, event: JobStarted | JobStopped | JobFinished | JobPreparing) -> Book | None:
         """The event's job, None when the event is stale."""

@@ -77,10 +77,11 @@ class Pacer:
                 yield self._kept.pop(job)
                 continue
             book = memory.books.jobs[job]
-            (node,) = book.view.nodes
-            if not memory.is_usable(node) or trust.is_closed(node, book.spec.user):
-                del self._kept[job]
-                self._leave(now_ms, start, StopCause.REQUEUED, f"it had not begun when {node} was found unfit")
+            for node in book.view.nodes:
+                if not memory.is_usable(node) or trust.is_closed(node, book.spec.user):
+                    del self._kept[job]
+                    self._leave(now_ms, start, StopCause.REQUEUED, f"it had not begun when {node} was found unfit")
+                    break
 
     def next_ms(self) -> int:
         """When `take` has something to say though nothing happens; FOREVER_MS = never."""

@@ -17,9 +17,13 @@ One whose jobs are broken has two nodes drained at most, and one if nobody else'
 A start that has not been answered for `LATE_MS` counts as failed. A node that was drained is used again when all jobs
 for which it was are to blame: another node on which each failed has started a job since.
 
-Gangs over several nodes say something of one only where all others are proven. They are let go at once.
+A gang whose start failed tells of one node when all others of its nodes are proven: at once, or as soon as they are.
+Until then it is kept as *unclear* and counts for none; nodes that were all proven are not any more. A gang over several
+nodes that are not proven would tell of none either: only as many are let go together as one node may fail but for the
+last, then one at a time.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -35,6 +39,8 @@ TRIAL_MS: Final = 5 * MINUTE_MS
 machine that pass by themselves have passed then."""
 LATE_MS: Final = 10 * MINUTE_MS
 """A start takes milliseconds, and one that fetches an image minutes. Setup steps do not count."""
+UNCLEAR_MAX: Final = 100
+"""Failed gangs that are remembered until it shows of which node they tell: more than enough for any node of them."""
 
 GIVEN: Final = ("_most", "_paces", "_looked_ms")
 """What a trust is told when it is made, or only remembers for itself."""
@@ -43,6 +49,9 @@ Failure = tuple[str, bool, bool, int]
 """A user; whether the job has started elsewhere since; whether it had the last place; when it failed."""
 Flight = tuple[str, bool, int]
 """A user; whether it has the last place; since when a start is under way."""
+Nodes = tuple[NodeName, ...]
+Unclear = tuple[str, Nodes, bool, int]
+"""Of a gang: a user; on which of its nodes it failed, two at least; whether it has started elsewhere since; when."""
 
 
 class Trust:
@@ -57,6 +66,9 @@ class Trust:
         self._flying: dict[NodeName, dict[JobId, Flight]] = {}
         self._queued: dict[NodeName, dict[JobId, str]] = {}
         self._node_of: dict[JobId, NodeName] = {}  # of those that fly or are queued
+        self._unclear: dict[tuple[JobId, Nodes], Unclear] = {}
+        self._gangs_flying: dict[JobId, tuple[Nodes, int]] = {}  # those that tell of no node; since when
+        self._gangs_queued: dict[JobId, tuple[str, Nodes]] = {}
         self._drained: set[NodeName] = set()
         self._down: set[NodeName] = set()
         self._convicted: dict[NodeName, set[JobId]] = {}  # nodes drained by us, and for which jobs
@@ -74,14 +86,22 @@ class Trust:
 
     # --- what happens ---------------------------------------------------------------------------------------------
 
-    def note_planned(self, at_ms: int, job: JobId, user: str, node: NodeName) -> None:
-        """A job is to start there, and there alone."""
+    def note_planned(self, at_ms: int, job: JobId, user: str, nodes: Nodes) -> None:
+        """A job is to start there."""
         self._land(job)
+        doubtful = [node for node in nodes if node not in self._proven]
+        if len(nodes) > 1 and len(doubtful) != 1:
+            if not self._paces:
+                return
+            self._gangs_queued[job] = (user, nodes)
+            self._let_gangs_go(at_ms)
+            return
+        (node,) = doubtful or nodes
         self._queued.setdefault(node, {})[job] = user
         self._node_of[job] = node
         self._let_go(node, at_ms)
 
-    def note_begun(self, at_ms: int, job: JobId, nodes: Sequence[NodeName], *, has_started: bool) -> None:
+    def note_begun(self, at_ms: int, job: JobId, nodes: Nodes, *, has_started: bool) -> None:
         """A start went well; or, as far as only the nodes are concerned, its setup step runs."""
         flight = self._flying.get(self._node_of.get(job, NodeName("")), {}).get(job)
         if flight is not None and has_started:
@@ -91,9 +111,13 @@ class Trust:
             if job in jobs and other not in nodes:
                 user, _, had_last, failed_ms = jobs[job]
                 jobs[job] = (user, True, had_last, failed_ms)
+        for key, (user, doubtful, _, failed_ms) in list(self._unclear.items()) if has_started else ():
+            if key[0] == job:
+                self._unclear[key] = (user, doubtful, True, failed_ms)
         for node in nodes:
             self._prove(node, job)
             self._let_go(node, at_ms)
+        self._let_gangs_go(at_ms)
         for node in [node for node in self._queued if node in self._failed]:  # some user may be in doubt no more
             self._let_go(node, at_ms)
 
@@ -105,22 +129,37 @@ class Trust:
             if other != job:
                 self.blame(other)
         self._end_trials(node)
+        for key, (user, doubtful, is_innocent, failed_ms) in list(self._unclear.items()):
+            left = tuple(other for other in doubtful if other != node)
+            if len(left) > 1:
+                self._unclear[key] = (user, left, is_innocent, failed_ms)
+            else:
+                del self._unclear[key]
+                self._failed.setdefault(left[0], {}).setdefault(key[0], (user, is_innocent, False, failed_ms))
 
     def blame(self, job: JobId) -> None:
         """It is the job, not the nodes that failed it."""
+        for key in [key for key, (*_, is_innocent, _) in self._unclear.items() if key[0] == job and not is_innocent]:
+            del self._unclear[key]
         for node, jobs in self._convicted.items():
             failure = self._failed.get(node, {}).get(job)
             if failure is None or not failure[1]:
                 jobs.discard(job)
 
-    def note_failed(self, at_ms: int, job: JobId, user: str, nodes: Sequence[NodeName]) -> None:
+    def note_failed(self, at_ms: int, job: JobId, user: str, nodes: Nodes) -> None:
         """A start failed, and the job is not known to be to blame."""
         had_last = self._land(job)
-        doubtful = [node for node in nodes if node not in self._proven] if len(nodes) > 1 else nodes
-        if len(doubtful) != 1:
-            return
-        (node,) = doubtful
-        self._proven.discard(node)
+        doubtful = tuple(node for node in nodes if node not in self._proven) or nodes
+        self._proven.difference_update(doubtful)
+        if len(doubtful) > 1:
+            self._unclear[job, nodes] = (user, doubtful, False, at_ms)
+            if len(self._unclear) > UNCLEAR_MAX:
+                del self._unclear[next(iter(self._unclear))]
+        else:
+            self._count(at_ms, job, user, doubtful[0], had_last=had_last)
+        self._let_gangs_go(at_ms)
+
+    def _count(self, at_ms: int, job: JobId, user: str, node: NodeName, *, had_last: bool) -> None:
         here = self._failed.setdefault(node, {})
         _, is_innocent, had_last_before, _ = here.get(job, ("", False, False, 0))
         here[job] = (user, is_innocent, had_last or had_last_before, at_ms)
@@ -135,6 +174,7 @@ class Trust:
         self._land(job)
         if node is not None:
             self._let_go(node, at_ms)
+        self._let_gangs_go(at_ms)
 
     def note_up(self, at_ms: int, node: NodeName) -> None:
         """The node is said to be well: what failed there says nothing any more."""
@@ -143,8 +183,11 @@ class Trust:
         self._convicted.pop(node, None)
         self._failed.pop(node, None)
         self._proven.discard(node)
+        for key in [key for key, (_, doubtful, *_) in self._unclear.items() if node in doubtful]:
+            del self._unclear[key]
         self._end_trials(node)
         self._let_go(node, at_ms)
+        self._let_gangs_go(at_ms)
 
     def note_down(self, node: NodeName) -> None:
         """The node may not be used."""
@@ -178,6 +221,8 @@ class Trust:
 
     def _land(self, job: JobId) -> bool:
         """It waits no more, nor is it under way; whether it had the last place."""
+        self._gangs_flying.pop(job, None)
+        self._gangs_queued.pop(job, None)
         node = self._node_of.pop(job, None)
         if node is None:
             return False
@@ -193,7 +238,8 @@ class Trust:
     def is_queued(self, job: JobId) -> bool:
         """Whether the start of this job must wait."""
         node = self._node_of.get(job)
-        return self._paces and node is not None and job in self._queued.get(node, ())
+        is_waiting = job in self._gangs_queued or (node is not None and job in self._queued.get(node, ()))
+        return self._paces and is_waiting
 
     def is_closed(self, node: NodeName, user: str) -> bool:
         """Whether the node is kept from a user."""
@@ -211,6 +257,25 @@ class Trust:
                 self._flying.setdefault(node, {})[job] = (user, is_last, at_ms)
         if not queue:
             del self._queued[node]
+
+    def _let_gangs_go(self, at_ms: int) -> None:
+        """Likewise, of gangs that tell of no node; and those that have come to tell of one wait like others."""
+        if not self._gangs_queued:
+            return
+        flying = Counter(
+            node for nodes, since_ms in self._gangs_flying.values() if since_ms + LATE_MS > at_ms for node in nodes
+        )
+        failed = Counter(node for _, nodes, *_ in self._unclear.values() for node in nodes)
+        for job, (user, nodes) in list(self._gangs_queued.items()):
+            doubtful = [node for node in nodes if node not in self._proven]
+            if len(doubtful) == 1:
+                self.note_planned(at_ms, job, user, nodes)
+            elif all(not flying[node] or flying[node] + failed[node] < self._most - 1 for node in doubtful):
+                if not self._drained.isdisjoint(nodes) or not self._down.isdisjoint(nodes):
+                    continue
+                del self._gangs_queued[job]
+                self._gangs_flying[job] = (nodes, at_ms)
+                flying.update(nodes)
 
     def _look_for_room(self, node: NodeName, job: JobId, user: str) -> tuple[bool, bool]:
         """Whether the start may be let go, and whether it then has the last place."""
