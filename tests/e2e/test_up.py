@@ -150,8 +150,9 @@ def test_json_is_alone_on_standard_output(plane):
         ["snapshot"],
     ):
         json.loads(plane.say(*words, "--json", "-"))
-    for words in (["squeue", "--json"], ["sinfo", "--json"], ["sacct", "--json"]):
-        json.loads(plane.say(*words))
+    for command in ("squeue", "sinfo", "sacct"):
+        json.loads(plane.say(command, "--json"))
+    assert "jobs:" in plane.say("squeue", "--yaml")
     for kind in ("job", "node", "partition"):
         assert f"{kind}s" in json.loads(plane.say("scontrol", "--json", "show", kind))
 

@@ -2,8 +2,10 @@
 
 import dataclasses
 import io
+import json
 
 import pytest
+import yaml
 from rich.console import Console
 
 from clearway.bootstrap.configuration import find_config_file, read_config_file, resolve_policy
@@ -17,12 +19,14 @@ from clearway.cli.session import Session
 from clearway.cli.show_live import show_nodes
 from clearway.cli.show_report import advise
 from clearway.cli.show_top import Scene, draw_scene
-from clearway.cli.slurm.arguments import UsageError
+from clearway.cli.slurm.arguments import UsageError, read_options
+from clearway.cli.slurm.common import wants_data, write_data
 from clearway.cli.slurm.sbatch import OWN, split_line
+from clearway.cli.slurm.sinfo import OPTIONS as SINFO
 from clearway.cli.slurm.srun import count_tasks, run_step
 from clearway.client.errors import UnreachableError
 from clearway.model.errors import InputError
-from clearway.model.ids import JobId
+from clearway.model.ids import JobId, NodeName
 from clearway.model.jobs import JobKind
 from clearway.model.units import HOUR_MS, MINUTE_MS
 from clearway.ports.views import ClusterView, DeviceState, DeviceView, JobState, JobView, NodeState, NodeView
@@ -133,6 +137,18 @@ def test_options_are_completed_and_optional_values_stay_with_their_equals_sign()
 def test_a_wrong_option_is_refused(words):
     with pytest.raises(UsageError):
         split_line("sbatch", words, OWN)
+
+
+def test_rows_are_the_same_as_json_and_as_yaml(capsys):
+    nodes = [NodeView(name=NodeName("n1"), state=NodeState.IDLE)]
+    given = [read_options("sinfo", [f"--{word}"], SINFO) for word in ("json", "yaml")]
+    assert all(map(wants_data, given))
+    assert not wants_data(read_options("sinfo", ["-N"], SINFO))
+    write_data(given[0], nodes=nodes, partitions=[])
+    rows = json.loads(capsys.readouterr().out)
+    write_data(given[1], nodes=nodes, partitions=[])
+    assert yaml.safe_load(capsys.readouterr().out) == rows
+    assert (rows["nodes"][0]["name"], rows["partitions"]) == ("n1", [])
 
 
 def test_a_step_starts_its_tasks_with_their_ranks(capfd):

@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from clearway.bootstrap.places import current_user
 from clearway.cli.slurm.arguments import Given, UsageError
@@ -13,6 +13,8 @@ from clearway.ports.views import JobState, JobView
 
 if TYPE_CHECKING:
     from clearway.client import Client
+
+DATA_FLAGS: Final = (("", "json"), ("", "yaml"))
 
 
 def is_job_name(name: str) -> bool:
@@ -57,16 +59,20 @@ def find_all(client: "Client", names: Sequence[str]) -> tuple[list[JobView], lis
     return found, missing
 
 
-def write_jobs_json(jobs: Sequence[JobView]) -> None:
-    """`{"jobs": [...]}` with the rows of the API."""
-    write_rows_json("jobs", jobs)
+def wants_data(given: Given) -> bool:
+    """`--json` and `--yaml`: rows for programs instead of a table."""
+    return given.has("json") or given.has("yaml")
 
 
-def write_rows_json(name: str, rows: Sequence[object]) -> None:
-    """`{name: [...]}` with the rows of the API."""
+def write_data(given: Given, **rows: Sequence[object]) -> None:
+    """`{name: [...]}` with the rows of the API, as JSON or YAML."""
     import json
 
     from clearway.wire.api_rows import encode_rows
 
-    json.dump({name: encode_rows(rows)}, sys.stdout, indent=1)
-    sys.stdout.write("\n")
+    text = json.dumps({name: encode_rows(each) for name, each in rows.items()}, indent=1)
+    if given.has("yaml"):
+        import yaml
+
+        text = yaml.safe_dump(json.loads(text), sort_keys=False).rstrip("\n")
+    sys.stdout.write(f"{text}\n")

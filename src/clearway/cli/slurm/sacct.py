@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from clearway.bootstrap.places import current_user, now_ms
 from clearway.cli.connection import environment
 from clearway.cli.slurm.arguments import Given, Options, UsageError, read_options
-from clearway.cli.slurm.common import find_all, is_job_name, parse_states, write_jobs_json
+from clearway.cli.slurm.common import DATA_FLAGS, find_all, is_job_name, parse_states, wants_data, write_data
 from clearway.cli.slurm.sacct_text import BRIEF_FIELDS, DEFAULT_FIELDS, LONG_FIELDS, render_field_list, render_sacct
 from clearway.model.units import SECOND_MS
 from clearway.ports.views import JobView
@@ -27,7 +27,7 @@ OPTIONS: Final = Options(
         ("l", "long"),
         ("e", "helpformat"),
         ("D", "duplicates"),
-        ("", "json"),
+        *DATA_FLAGS,
         ("v", "verbose"),
     ),
     values=(
@@ -59,8 +59,8 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     with connect() as client:
         jobs = _fetch(client, given)
-    if given.has("json"):
-        write_jobs_json(jobs)
+    if wants_data(given):
+        write_data(given, jobs=jobs)
         return 0
     is_parsable = given.has("parsable") or given.has("parsable2")
     text = render_sacct(

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from clearway.bootstrap.places import now_ms
-from clearway.cli.slurm.arguments import Options, UsageError, read_options, split_list
-from clearway.cli.slurm.common import find_all, is_job_name, write_rows_json
+from clearway.cli.slurm.arguments import Given, Options, UsageError, read_options, split_list
+from clearway.cli.slurm.common import DATA_FLAGS, find_all, is_job_name, wants_data, write_data
 from clearway.cli.slurm.scontrol_text import UID_UNKNOWN, render_job, render_node, render_partition
 from clearway.cli.slurm.values import job_name_of, render_host_list
 from clearway.model.errors import InputError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from clearway.client import Client
 
 OPTIONS: Final = Options(
-    flags=(("o", "oneliner"), ("d", "details"), ("a", "all"), ("Q", "quiet"), ("v", "verbose"), ("", "json"))
+    flags=(("o", "oneliner"), ("d", "details"), ("a", "all"), ("Q", "quiet"), ("v", "verbose"), *DATA_FLAGS)
 )
 
 COUNTS: Final = ("show", "hold", "uhold", "release", "requeue", "update")
@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
         return _ping()
     with connect() as client:
         if verb == "show":
-            return _show(client, rest, is_one_line=given.has("oneliner"), is_json=given.has("json"))
+            return _show(client, rest, given)
         if verb in ("hold", "uhold", "release", "requeue"):
             return _act(client, verb, rest)
         if verb == "update":
@@ -87,11 +87,11 @@ def _show_hosts(words: Sequence[str]) -> int:
     return 0
 
 
-def _show(client: "Client", words: Sequence[str], *, is_one_line: bool, is_json: bool) -> int:
+def _show(client: "Client", words: Sequence[str], given: Given) -> int:
     kind, _, inner = (words[0].lower() if words else "").partition("=")
     names = split_list(inner or ",".join(words[1:]))
     if kind in ("job", "jobs", "jobid"):
-        return _show_jobs(client, names, is_one_line=is_one_line, is_json=is_json)
+        return _show_jobs(client, names, given)
     cluster = client.cluster()
     rows: Sequence[NodeView | QueueView]
     if kind in ("node", "nodes"):
@@ -107,16 +107,16 @@ def _show(client: "Client", words: Sequence[str], *, is_one_line: bool, is_json:
         missing = [name for name in names if name not in {queue.name for queue in cluster.queues}]
     else:
         raise _bare(f"invalid entity:{kind} for keyword:show\noffered are job, node, partition, hostnames, hostlist")
-    if is_json:
-        write_rows_json(f"{kind.removesuffix('s')}s", rows)
+    if wants_data(given):
+        write_data(given, **{f"{kind.removesuffix('s')}s": rows})
     else:
-        _write_blocks(blocks, is_one_line=is_one_line)
+        _write_blocks(blocks, is_one_line=given.has("oneliner"))
     for name in missing:
         sys.stderr.write(f"{kind.removesuffix('s').capitalize()} {name} not found\n")
     return 1 if missing else 0
 
 
-def _show_jobs(client: "Client", names: Sequence[str], *, is_one_line: bool, is_json: bool) -> int:
+def _show_jobs(client: "Client", names: Sequence[str], given: Given) -> int:
     from clearway.ports.views import JobQuery
 
     if any(not is_job_name(name) for name in names):
@@ -126,15 +126,15 @@ def _show_jobs(client: "Client", names: Sequence[str], *, is_one_line: bool, is_
     else:
         active = tuple(state for state in JobState if not state.is_final)
         jobs, missing = list(client.all_jobs(JobQuery(states=active))), []
-    if is_json:
-        write_rows_json("jobs", jobs)
+    if wants_data(given):
+        write_data(given, jobs=jobs)
     else:
         present = now_ms()
         blocks = [render_job(job, now_ms=present, uid=_uid_of(job.user)) for job in jobs]
-        _write_blocks(blocks, is_one_line=is_one_line)
+        _write_blocks(blocks, is_one_line=given.has("oneliner"))
     if missing:
         sys.stderr.write("slurm_load_jobs error: Invalid job id specified\n")
-    if not jobs and not missing and not is_json:
+    if not jobs and not missing and not wants_data(given):
         sys.stdout.write("No jobs in the system\n")
     return 1 if missing else 0
 

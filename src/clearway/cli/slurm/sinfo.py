@@ -7,6 +7,7 @@ from typing import Final
 from clearway.bootstrap.places import now_ms
 from clearway.cli.connection import environment
 from clearway.cli.slurm.arguments import Options, UsageError, read_options
+from clearway.cli.slurm.common import DATA_FLAGS, wants_data, write_data
 from clearway.cli.slurm.sinfo_text import render_sinfo
 from clearway.cli.slurm.values import NODE_STATE_CODES
 from clearway.ports.views import NodeState, NodeView
@@ -21,7 +22,7 @@ OPTIONS: Final = Options(
         ("a", "all"),
         ("e", "exact"),
         ("r", "responding"),
-        ("", "json"),
+        *DATA_FLAGS,
         ("v", "verbose"),
     ),
     values=(("p", "partition"), ("n", "nodes"), ("t", "states"), ("o", "format"), ("O", "Format")),
@@ -51,13 +52,8 @@ def run(arguments: Sequence[str]) -> int:
     nodes = [node for node in cluster.nodes if _matches(node, given.get("nodes"), states)]
     asked = given.listed("partition")
     queues = [queue for queue in cluster.queues if not asked or queue.name in asked]
-    if given.has("json"):
-        import json
-
-        from clearway.wire.api_rows import encode_rows
-
-        json.dump({"nodes": encode_rows(nodes), "partitions": encode_rows(queues)}, sys.stdout, indent=1)
-        sys.stdout.write("\n")
+    if wants_data(given):
+        write_data(given, nodes=nodes, partitions=queues)
         return 0
     text = render_sinfo(
         nodes,

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Final
 from clearway.bootstrap.places import now_ms
 from clearway.cli.connection import environment
 from clearway.cli.slurm.arguments import Given, Options, UsageError, read_options
-from clearway.cli.slurm.common import find_all, is_job_name, parse_states, users_of, write_jobs_json
+from clearway.cli.slurm.common import (
+    DATA_FLAGS,
+    find_all,
+    is_job_name,
+    parse_states,
+    users_of,
+    wants_data,
+    write_data,
+)
 from clearway.cli.slurm.squeue_text import START_FORMAT, render_squeue
 from clearway.ports.views import JobState, JobView
 
@@ -23,7 +31,7 @@ OPTIONS: Final = Options(
         ("a", "all"),
         ("", "me"),
         ("", "start"),
-        ("", "json"),
+        *DATA_FLAGS,
         ("v", "verbose"),
         ("", "local"),
     ),
@@ -75,8 +83,8 @@ def _print_once(client: "Client", given: Given) -> int:
     if missing and len(asked) == 1 and "_" not in asked[0]:
         sys.stderr.write("slurm_load_jobs error: Invalid job id specified\n")
         return 1
-    if given.has("json"):
-        write_jobs_json(jobs)
+    if wants_data(given):
+        write_data(given, jobs=jobs)
         return 0
     text = render_squeue(
         jobs,
