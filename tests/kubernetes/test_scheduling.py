@@ -3,6 +3,7 @@
 import pytest
 
 from clearway.model.cluster import Quota, TenantSpec
+from clearway.model.ids import JobId
 from support.cluster import bound, devices_used, until
 from support.kube_scheduling import Scheduling
 
@@ -62,6 +63,17 @@ def test_gang_is_bound_whole_or_not_at_all(cluster, database):
         cluster.add_node("n3", gpus=8)
         until("the gang bound", lambda: len([one for one in bound(cluster.pods()) if one.startswith("gang")]) == 2)
         assert max(devices_used(cluster.pods()).values()) <= 8
+
+
+def test_job_that_is_deleted_while_it_waits_leaves_the_queue(cluster, database):
+    cluster.add_node("n1", gpus=1)
+    with Scheduling(cluster.kubeconfig, database) as scheduling:
+        cluster.add_job("large", 2, gpus=1)
+        job = until("a job that waits", lambda: scheduling.control.job(JobId(1)))
+        assert job.state == "PENDING"
+        cluster.delete("/apis/batch/v1/namespaces/default/jobs/large")
+        until("a job that is cancelled", lambda: scheduling.control.job(JobId(1)).state == "CANCELLED")
+    assert not scheduling.pods.backend.book.jobs
 
 
 def test_higher_priority_evicts_a_whole_gang_which_comes_back(cluster, database):

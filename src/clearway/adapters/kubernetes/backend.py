@@ -445,9 +445,9 @@ class KubernetesBackend:
         return [self.spawn(self._look_up(source)) for source in wanted]
 
     async def _look_up(self, source: Source) -> None:
-        size = await read_size(self._client, source)
+        size, is_gone = await read_size(self._client, source)
         with self.lock:
-            self.book.put_size(source, size)
+            self.book.put_size(source, size, is_gone=is_gone)
         self._changed()
 
     # --- acting ---------------------------------------------------------------------------------------------------
@@ -477,6 +477,7 @@ class KubernetesBackend:
         self._is_poked = False  # before the book is read: what comes after that pokes again
         with self.lock:
             actions, is_urgent = self.book.take_actions(), not self._is_served or self.book.is_urgent
+        self._ask_sizes()
         for action in actions:
             self.spawn(self._carry_out(action))
         self._on_change()

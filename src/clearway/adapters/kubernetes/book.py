@@ -17,7 +17,7 @@ restart, a list after a cut watch and a watch that never broke lead to the same.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from clearway.adapters.kubernetes.allowing import REFUSED, Allowing
+from clearway.adapters.kubernetes.allowing import REFUSED
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.convoys import gang_key, is_mixed
 from clearway.adapters.kubernetes.entries import Wants
@@ -27,6 +27,7 @@ from clearway.adapters.kubernetes.gangs import single_of
 from clearway.adapters.kubernetes.guard import BROKEN
 from clearway.adapters.kubernetes.jobs import make_arrival
 from clearway.adapters.kubernetes.manifests import OwnJob
+from clearway.adapters.kubernetes.orphans import Orphans
 from clearway.adapters.kubernetes.recovering import NOT_WHOLE
 from clearway.adapters.kubernetes.runs import (
     KILLED,
@@ -65,7 +66,7 @@ WRITERS = (PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED)
 """Phases of pods that may have written something."""
 
 
-class Book(Allowing):
+class Book(Orphans):
     """All pods, groups and runs. Not safe for several threads: its owner holds a lock."""
 
     def __init__(self, config: KubernetesConfig) -> None:
@@ -250,6 +251,7 @@ class Book(Allowing):
     def _find_overdue(self, now_ms: int) -> None:
         """Stop the runs whose time limit is over, for good, and those whose pods are not made; wake those that rest."""
         self._wake_rested(now_ms)
+        self._look_at_empty(now_ms)
         for job in list(self._limited):
             bundle = self.jobs.get(job)
             run = None if bundle is None else bundle.run
@@ -302,6 +304,7 @@ class Book(Allowing):
             return
         if pods and bundle.wants is None and bundle.noted is None:  # submitted by an earlier process
             bundle.noted = self.nodes.note_wants(pods)
+        self._note_empty(now_ms, bundle)
         is_whole = len(pods) >= (1 if self._is_elastic(bundle) else bundle.size)
         if is_whole and bundle.is_held and now_ms < bundle.rests_until_ms:
             return

@@ -15,14 +15,19 @@ SIZES_S: Final = 15.0
 their pods, and these depend on them."""
 
 
-async def read_size(client: Client, source: Source) -> Size | None:
-    """How many pods a gang has, tried until there is an answer; None = it cannot be read."""
+NOT_FOUND: Final = 404
+
+
+async def read_size(client: Client, source: Source) -> tuple[Size | None, bool]:
+    """How many pods a gang has, tried until there is an answer (None = it cannot be read), and whether the object that
+    says it was deleted."""
     pause_s = PAUSE_MIN_S
     while True:
         try:
-            return gang_size(await client.get(source.path))
+            data = await client.get(source.path)
+            return gang_size(data), "deletionTimestamp" in data["metadata"]
         except UnreachableError:
             pause_s = await rest(pause_s)
         except (ApiError, UnreadableError) as error:
             log.warning("%s %s/%s: %s", source.kind, source.namespace, source.name, error)
-            return None
+            return None, isinstance(error, ApiError) and error.status == NOT_FOUND

@@ -4,7 +4,7 @@ The half of the book that only notes; what follows from it is in `book`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from clearway.adapters.kubernetes.claims import KINDS
 from clearway.adapters.kubernetes.config import KubernetesConfig
@@ -22,6 +22,9 @@ from clearway.adapters.kubernetes.runs import Action, Bundle, Refuse, RunPhase
 
 SIZES_MAX = 20_000
 """Objects whose numbers are remembered; those that are forgotten are read again when another pod of theirs comes."""
+
+GONE: Final = -1
+"""In the place of a time: there is no need to wait for it."""
 
 
 class Sightings:
@@ -44,6 +47,7 @@ class Sightings:
         self._convoys: dict[str, dict[str, int]] = {}
         self._sizes: dict[Source, Size | None] = {}
         self._wanted: dict[Source, None] = {}
+        self._empty: dict[str, int] = {}
         self._actions: list[Action] = []
 
     def put_pod(self, pod: PodFacts) -> None:
@@ -87,14 +91,17 @@ class Sightings:
         for uid in [uid for uid in self.pods if uid not in there]:
             self.drop_pod(uid)
 
-    def put_size(self, source: Source, size: Size | None) -> None:
-        """The object says how many pods must start together; None = it could not be read."""
+    def put_size(self, source: Source, size: Size | None, *, is_gone: bool = False) -> None:
+        """The object says how many pods must start together; None = it could not be read. is_gone: it was deleted."""
         self._wanted.pop(source, None)
         self._sizes[source] = size
         if len(self._sizes) > SIZES_MAX:
             del self._sizes[next(iter(self._sizes))]
         for bundle in [one for one in self.bundles.values() if one.group.source == source and one.job is None]:
             self._resize(bundle, size)
+        for key in self._empty if is_gone else ():
+            if key in self.bundles and self.bundles[key].group.source == source:
+                self._empty[key] = GONE
 
     def take_wanted(self) -> tuple[Source, ...]:
         """Objects to be read, whose numbers are not known yet; each is named once."""

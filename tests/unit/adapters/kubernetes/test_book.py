@@ -7,7 +7,8 @@ from clearway.adapters.kubernetes.allowing import REFUSALS_MAX, RETRY_MS
 from clearway.adapters.kubernetes.book import NOT_WHOLE, Book
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.convoys import PARTS_MAX, PERMIT_MS, REST_FIRST_MS
-from clearway.adapters.kubernetes.gangs import GANG, GANG_SIZE, gang_size
+from clearway.adapters.kubernetes.gangs import GANG, GANG_SIZE, Source, gang_size
+from clearway.adapters.kubernetes.orphans import EMPTY_MS
 from clearway.adapters.kubernetes.parse import parse_node, parse_pod
 from clearway.adapters.kubernetes.placement import DEMAND_PREFIX
 from clearway.adapters.kubernetes.placing import BIND_REFUSED, NO_PLACE, RESTING
@@ -373,6 +374,48 @@ def test_bare_pod_deleted_while_it_waits_cancels_its_job():
 
 
 # --- starting ---------------------------------------------------------------------------------------------------------
+
+
+def lose_all_pods(world, **more):
+    """A gang of one pod that waits, and whose pod is deleted."""
+    world.put("w", owner=JOB, **more)
+    world.answer_sizes(make_job_object(1))
+    assert len(world.accept()) == 1
+    world.delete("w")
+    assert [type(one) for one in world.settle()] == [JobHeld]
+
+
+def test_waiting_job_whose_owner_was_deleted_is_cancelled():
+    world = World(n1=8)
+    lose_all_pods(world)
+    (source,) = world.book.take_wanted()
+    world.book.put_size(source, None, is_gone=True)
+    assert world.settle() == [JobCancelled(world.now_ms, 1)]
+    assert (world.book.bundles, world.book.jobs) == ({}, {})
+
+
+def test_waiting_job_whose_pods_will_be_made_anew_is_asked_for_now_and_then_and_kept():
+    world = World(n1=8)
+    lose_all_pods(world)
+    for _ in range(2):
+        world.answer_sizes(make_job_object(1))
+        assert world.settle() == []
+        assert not world.book.take_wanted()
+        world.now_ms += EMPTY_MS
+        world.settle()
+    assert len(world.book.take_wanted()) == 1
+    world.put("w2", owner=JOB)
+    assert world.settle() == [JobReleased(world.now_ms, 1)]
+    world.book.put_size(Source(*JOB[:2], "vision", *JOB[2:]), None, is_gone=True)
+    assert world.settle() == []
+
+
+def test_waiting_job_of_which_no_object_says_whether_there_will_be_pods_is_kept_for_a_while():
+    world = World(n1=8)
+    lose_all_pods(world, annotations={GANG: "g", GANG_SIZE: "1"})
+    world.now_ms += EMPTY_MS - 2
+    assert world.settle() == []
+    assert world.settle() == [JobCancelled(world.now_ms, 1)]
 
 
 def test_start_binds_every_pod_and_is_reported_when_all_run():
