@@ -7,6 +7,7 @@ import typer
 import yaml
 
 from clearway.adapters.kubernetes.gangs import PLURALS
+from clearway.adapters.kubernetes.watching import NODES, OTHERS, PODS
 from clearway.bootstrap.places import STATE_DIR_VARIABLE
 from clearway.cli.app import app
 from clearway.wire.config import load_config
@@ -32,6 +33,15 @@ def granted():
 def test_every_kind_that_says_how_large_a_gang_is_may_be_read():
     rights = granted()
     assert [kind for kind, plural in PLURALS.items() if "get" not in rights.get((kind[0], plural), ())] == []
+
+
+def test_what_is_watched_may_be_listed_and_watched_and_not_asked_for_one_by_one():
+    rights = granted()
+    for path in (NODES, PODS, *OTHERS):
+        *_, group, _version, resource = path.split("/")
+        verbs = rights["" if group == "api" else group, resource]
+        assert verbs >= {"list", "watch"}
+        assert ("get" in verbs) is (resource == "resourceclaims"), path
 
 
 def test_nothing_may_be_changed_but_bindings_evictions_conditions_events_and_claims():
