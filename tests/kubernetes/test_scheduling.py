@@ -7,6 +7,10 @@ from clearway.model.ids import JobId
 from support.cluster import bound, devices_used, until
 from support.kube_scheduling import Scheduling
 
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+PREEMPTED = ("Preempted", "pod urgent")
+"""Reason, and last words of the note, of an event about a pod that left for the pod `urgent`."""
+
 
 @pytest.fixture
 def database(tmp_path):
@@ -19,7 +23,7 @@ def phases(cluster):
 
 def scheduled(cluster):
     """Pods and nodes of the events that say where pods were bound."""
-    events = cluster.items("/apis/events.k8s.io/v1/namespaces/default/events")
+    events = cluster.items(EVENTS)
     found = [one for one in events if one["reason"] == "Scheduled" and one["type"] == "Normal"]
     return {(one["regarding"]["name"], one["note"].rpartition(" ")[2]) for one in found}
 
@@ -42,7 +46,7 @@ def test_pods_are_bound_and_run_until_the_devices_are_used_and_the_rest_are_told
         assert devices_used(cluster.pods()) == {"n1": 4}
         assert "Resources" in condition(waiting[0])["message"]
         assert condition(waiting[0])["lastTransitionTime"] == waiting[0]["metadata"]["creationTimestamp"]
-        events = until("an event", lambda: cluster.items("/apis/events.k8s.io/v1/namespaces/default/events"))
+        events = until("an event", lambda: cluster.items(EVENTS))
         assert any(one["reason"] == "FailedScheduling" for one in events)
         until("an event for each pod that was bound", lambda: scheduled(cluster) >= set(bound(cluster.pods()).items()))
         (name, *_) = bound(cluster.pods())
@@ -91,6 +95,10 @@ def test_higher_priority_evicts_a_whole_gang_which_comes_back(cluster, database)
         low = until("two pods made anew", lambda: [p for p in cluster.pods() if p["metadata"]["name"] != "urgent"][1:])
         until("none of the gang lies anywhere", lambda: list(bound(cluster.pods())) == ["urgent"])
         assert low
+        until(
+            "the pods that left are told for whom",
+            lambda: [e for e in cluster.items(EVENTS) if (e["reason"], e["note"].split(", ")[-1]) == PREEMPTED][1:],
+        )
         cluster.delete("/api/v1/namespaces/default/pods/urgent")
         until("the gang runs again", lambda: phases(cluster) == ["Running", "Running"])
 

@@ -148,7 +148,7 @@ class KubernetesBackend:
                     self.book.start(now_ms, command.job, command.generation, places, run.origin, *known)
                     self.book.nodes.has_news = had_news  # where it lies now the engine knows
                 case Stop():
-                    self.book.stop(now_ms, command.job, command.generation, command.cause)
+                    self.book.stop(now_ms, command.job, command.generation, command.cause, command.beneficiary)
                 case Migrate() | Resize():
                     places = self._world.locate(command.allocation)
                     self.book.resize(now_ms, command.job, command.generation, places)
@@ -492,8 +492,10 @@ class KubernetesBackend:
                 if ready and await self._bind(action):
                     self.reasons.note_bound(pod, node)
                 self.reasons.forget(pod.uid)
-            case Evict(pod):
-                await self._insist(pod, self._evicting, lambda: self._client.evict(pod.namespace, pod.name, pod.uid))
+            case Evict(pod, why):
+                evict = partial(self._client.evict, pod.namespace, pod.name, pod.uid)
+                if await self._insist(pod, self._evicting, evict) and why:
+                    await self.reasons.note_preempted(pod, why)
             case Scale():
                 await self._scale(action)
             case Unpark(namespace, uid):

@@ -155,11 +155,14 @@ class Book(Orphans):
         if bundle is not None and bundle.run is not None and bundle.run.phase is RunPhase.STARTING:
             self._stop(now_ms, bundle, StopCause.START_FAILED, reason)
 
-    def stop(self, now_ms: int, job: JobId, generation: int, cause: StopCause | None) -> None:
+    def stop(
+        self, now_ms: int, job: JobId, generation: int, cause: StopCause | None, beneficiary: JobId | None = None
+    ) -> None:
         """Ask the pods of a run to leave; idempotent. What is gone already is reported as gone."""
         bundle = self.jobs.get(job)
         if bundle is None or bundle.run is None or bundle.run.generation != generation:
             return
+        bundle.run.beneficiary = beneficiary
         if bundle.run.next_slots is not None:
             bundle.run.next_slots, bundle.run.cause = None, cause
             self._end_own(bundle, bundle.run)
@@ -443,10 +446,21 @@ class Book(Orphans):
             self._enter(pod.uid, single_of(pod))
 
     def _ask_to_leave(self, run: Run, holding: Sequence[PodFacts]) -> None:
+        why = self._name_beneficiary(run, holding)
         for pod in holding:
             if pod.uid not in run.asked and not pod.is_leaving:
                 run.asked.add(pod.uid)
-                self._actions.append(Evict(pod))
+                self._actions.append(Evict(pod, why))
+
+    def _name_beneficiary(self, run: Run, holding: Sequence[PodFacts]) -> str:
+        """For whom a job leaves; who asked from another namespace is not named there. "" = it leaves for nobody."""
+        other = None if run.beneficiary is None else self.jobs.get(run.beneficiary)
+        if other is None or run.cause is not StopCause.PREEMPTED or not holding:
+            return ""
+        first = next(iter(self.waiting(other)), None)
+        if first is None or first.namespace != holding[0].namespace:
+            return "Preempted by a job of another namespace"
+        return f"Preempted by job {other.job}, pod {first.name}"
 
     def _end_stopped(self, now_ms: int, bundle: Bundle, run: Run) -> None:
         self._let_go(bundle, run)

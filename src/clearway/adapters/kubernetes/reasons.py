@@ -20,6 +20,9 @@ log = logging.getLogger(__name__)
 MESSAGE_CHARACTERS_MAX: Final = 1_024
 """What the API takes for the note of an event."""
 
+ACTIONS: Final = {"Scheduled": "Binding", "FailedScheduling": "Scheduling", "Preempted": "Preempting"}
+"""Reason of an event → what was being done, both in kube-scheduler's words."""
+
 TOLD_MAX: Final = 100_000
 """Pods of which it is remembered what they were told; one that is forgotten is told once more."""
 
@@ -66,6 +69,13 @@ class Reasons:
                 await asyncio.sleep(RESTS * (time.monotonic_ns() - begun_ns) / 1e9)
             if not self._bound:
                 self._some.clear()
+
+    async def note_preempted(self, pod: PodFacts, why: str) -> None:
+        """Write an event that says for whom the pod was told to leave. Where none may be written, there is none."""
+        try:
+            await self._client.post(_events_of(pod), self._event(pod, why, "Preempted"))
+        except (ApiError, UnreachableError) as error:
+            log.info("pod %s/%s: no event: %s", pod.namespace, pod.name, error)
 
     def forget(self, uid: str) -> None:
         """The pod waits no longer."""
@@ -122,9 +132,9 @@ class Reasons:
             "eventTime": now,
             "reportingController": self._reporter,
             "reportingInstance": self._reporter,
-            "action": "Binding" if reason == "Scheduled" else "Scheduling",
+            "action": ACTIONS[reason],
             "reason": reason,
-            "type": "Normal" if reason == "Scheduled" else "Warning",
+            "type": "Warning" if reason == "FailedScheduling" else "Normal",
             "note": message,
             "regarding": {
                 "apiVersion": "v1",

@@ -35,9 +35,10 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Ask a pod to leave."""
+    """Ask a pod to leave. why: what its users are told, "" = nothing."""
 
     pod: PodFacts
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,7 @@ class Run:
     started_ms: when it began to run; None = not yet. crowds: in which each replica counts for the engine.
     pending: of a part of a convoy, bindings that wait until all parts have places. is_parked: its elastic Job was told
     to let its pods go. inquired_ms: when it was last looked up why its pods do not come. is_refused: they may not, or
-    may not be bound; refusals: how often the API server said so, by pod."""
+    may not be bound; refusals: how often the API server said so, by pod. beneficiary: for whom it is preempted."""
 
     job: JobId
     generation: int
@@ -186,6 +187,7 @@ class Run:
     inquired_ms: int = 0
     is_refused: bool = False
     refusals: Counter[str] = field(default_factory=Counter)
+    beneficiary: JobId | None = None
 
 
 @dataclass(slots=True)

@@ -330,6 +330,26 @@ def test_all_parts_of_a_gang_stop_when_one_does():
     assert stopped == {1: StopCause.PREEMPTED, 2: StopCause.MIGRATED}
 
 
+@pytest.mark.parametrize(
+    ("namespace", "said"),
+    [("vision", "Preempted by job 2, pod high"), ("b", "Preempted by a job of another namespace")],
+)
+def test_pod_that_is_preempted_is_told_for_whom_within_its_namespace(namespace, said):
+    world = World(n1=8)
+    world.put("low", gpus=8)
+    world.accept()
+    world.start(1, ("n1", ALL))
+    world.change("low", node="n1", phase="Running")
+    world.put("high", gpus=8, namespace=namespace)
+    world.accept()
+    world.settle()
+    world.book.take_actions()
+    world.book.stop(world.now_ms, 1, 1, StopCause.PREEMPTED, 2)
+    world.settle()
+    (evicted,) = world.book.take_actions()
+    assert (evicted.pod.name, evicted.why) == ("low", said)
+
+
 def test_new_process_finds_the_parts_of_a_gang_by_their_origins():
     world = World(n1=8, n2=8)
     make_convoy(world)
