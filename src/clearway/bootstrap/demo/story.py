@@ -87,15 +87,15 @@ class Demonstration:
         self._await(lambda: self._seen[urgent].state.is_final and self._seen[gang].state.is_final)
         # The burst would take the second device back before the elastic job's program has begun on it.
         self._await(lambda: len(set(self._sizes_of(elastic))) > 1 or self._seen[elastic].state.is_final)
-        tasks = self._submit(acts["burst"], "a burst of 24 tasks")
+        tasks = self._submit(acts["burst"], f"a burst of 24 tasks that ask the network of job {train}", trained=train)
         everything = [elastic, train, gang, *tasks, urgent]
         self._await_end(tasks, "the burst of tasks has ended")
         self._await_end(everything, "all jobs have ended")
         if not self._ended.is_set():
             self._judge(elastic, train, gang, tasks, urgent)
 
-    def _submit(self, jobs: list[dict[str, Any]], what: str) -> tuple[JobId, ...]:
-        words = {"PYTHON": sys.executable, "TRAIN": str(FOLDER / "train.py")}
+    def _submit(self, jobs: list[dict[str, Any]], what: str, trained: JobId | None = None) -> tuple[JobId, ...]:
+        words = {"PYTHON": sys.executable, "TRAIN": str(FOLDER / "train.py"), "TRAINED": str(trained)}
         filled = [
             {**job, "command": [words.get(word, word) for word in job["command"]]} if "command" in job else job
             for job in jobs
@@ -169,6 +169,9 @@ class Demonstration:
         starts_ms = sorted((self._seen[task].start_ms or 0) - self._seen[task].submit_ms for task in tasks)
         first, half = starts_ms[0], starts_ms[len(tasks) // 2]
         self._find(True, f"{len(tasks)} tasks: the first started {first} ms after it came, half within {half} ms")
+        said = [self._client.log(task).data.decode(errors="replace").strip() for task in tasks]
+        has_answers = all(" points are right" in line for line in said)
+        self._find(has_answers, f"the tasks asked the network of job {train}: {said[-1]}")
 
     def _find(self, is_good: bool, text: str) -> None:
         self._findings.append((is_good, text))

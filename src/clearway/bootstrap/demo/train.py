@@ -2,6 +2,7 @@
 
 Run as it is, or by Clearway with one replica or several: replicas add up their gradients over TCP. It saves
 checkpoints, leaves when it is asked to, and goes on from the last one, with as many replicas as it then has.
+With `--infer JOB` it trains nothing, and tells the spirals apart by what that job has saved.
 """
 
 import argparse
@@ -21,6 +22,7 @@ HIDDEN: Final = 48
 SAMPLES: Final = 2_048
 RATE: Final = 0.3
 CONNECT_S: Final = 60
+CHECKPOINT: Final = "spirals.npz"
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
@@ -45,10 +47,8 @@ class Network:
 
     def gradient(self, points: Floats, kinds: Floats) -> tuple[Floats, float]:
         """(gradient of the loss over these points, the loss)."""
-        first, bias1, second, bias2, last, bias3 = self._split()
-        inner1 = np.tanh(points @ first + bias1)
-        inner2 = np.tanh(inner1 @ second + bias2)
-        guess = 1.0 / (1.0 + np.exp(-(inner2 @ last + bias3).ravel()))
+        _, _, second, _, last, _ = self._split()
+        inner1, inner2, guess = self.infer(points)
         loss = -np.mean(kinds * np.log(guess + 1e-12) + (1 - kinds) * np.log(1 - guess + 1e-12))
         slope3 = ((guess - kinds) / len(kinds))[:, None]
         slope2 = (slope3 @ last.T) * (1 - inner2**2)
@@ -62,6 +62,13 @@ class Network:
             slope3.sum(0),
         ]
         return np.concatenate([part.ravel() for part in parts]), float(loss)
+
+    def infer(self, points: Floats) -> tuple[Floats, Floats, Floats]:
+        """Outputs of both layers, and how likely each point is of the second spiral."""
+        first, bias1, second, bias2, last, bias3 = self._split()
+        inner1 = np.tanh(points @ first + bias1)
+        inner2 = np.tanh(inner1 @ second + bias2)
+        return inner1, inner2, 1.0 / (1.0 + np.exp(-(inner2 @ last + bias3).ravel()))
 
     def _split(self) -> list[Floats]:
         ends = np.cumsum([rows * columns for rows, columns in self.shapes])[:-1]
@@ -118,13 +125,15 @@ def main() -> None:
     """Train for `--steps`, from the last checkpoint if there is one."""
     parser = argparse.ArgumentParser(description="Train a small network on two spirals.")
     parser.add_argument("--steps", type=int, default=1_500)
-    steps = parser.parse_args().steps
+    parser.add_argument("--infer", metavar="JOB", help="tell the spirals apart by what this job has saved, instead")
+    options = parser.parse_args()
     job = clearway.job.current()
-    checkpoint = (job.directory or Path(".")) / "spirals.npz"
-    network, step = Network(), 0
-    if checkpoint.exists():
-        with np.load(checkpoint) as saved:
-            network.weights, step = saved["weights"], int(saved["step"])
+    folder = job.directory or Path()
+    if options.infer is not None:
+        _infer(folder.parent / options.infer / CHECKPOINT)
+        return
+    steps, checkpoint = options.steps, folder / CHECKPOINT
+    network, step = _load(checkpoint) if checkpoint.exists() else (Network(), 0)
     print(f"generation {job.generation}: {job.world} replica(s), from step {step}", flush=True)
     gang = Gang(job.rank, job.world)
     points, kinds = make_spirals(SAMPLES)
@@ -145,6 +154,23 @@ def main() -> None:
             if leaving and step < steps:
                 job.leave()
     job.finish()
+
+
+def _infer(path: Path) -> None:
+    began_ns = time.perf_counter_ns()
+    network, step = _load(path)
+    points, kinds = make_spirals(SAMPLES)
+    right = int(np.sum((network.infer(points)[2] > 0.5) == (kinds > 0.5)))
+    took_ms = (time.perf_counter_ns() - began_ns) / 1e6
+    print(f"{right} of {len(kinds)} points are right, by step {step}, in {took_ms:.1f} ms", flush=True)
+
+
+def _load(path: Path) -> tuple[Network, int]:
+    """The network as it was saved, and after which step."""
+    network = Network()
+    with np.load(path) as saved:
+        network.weights = saved["weights"]
+        return network, int(saved["step"])
 
 
 def _save(path: Path, weights: Floats, step: int) -> None:
