@@ -51,6 +51,13 @@ KEPT = (
     (48_604, "srpt", make_world),
     # An array grew after a job that waits for it was told that all of it had ended.
     (52_157, "conservative", make_world),
+    # Devices lay idle for jobs that could not start on them: others kept too much of the CPUs, held as much elsewhere,
+    # or came back while more was left; and one that the power budget refused.
+    (289, "clearway", make_world),
+    (73, "restless", make_world),
+    (511, "restless", make_world),
+    (314, "restless", make_world),
+    (740, "restless", make_power_world),
 )
 """Worlds that once broke an invariant."""
 

@@ -4,8 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from clearway.engine.budgets import is_leaving
+from clearway.engine.claims import is_claim_ready
+from clearway.engine.limits import within_limits
+from clearway.engine.tables import JOB_CLASS
 from clearway.model.allocation import Allocation
 from clearway.model.cluster import ClusterSpec, DeviceGroup, NodeSpec
+from clearway.model.errors import InternalError
 from clearway.model.jobs import JobSpec, Outcome, Request
 from clearway.model.units import FOREVER_MS, MILLI
 from clearway.sim.backend import SimulatedBackend
@@ -50,13 +55,36 @@ def run_checked(world, kernel, *more_checkers):
         faults=world.faults,
         extra_events=world.extra_events,
         seed=world.seed,
-        checkers=[shadow, StateChecker(shadow, kernel.state), *more_checkers],
+        checkers=[shadow, StateChecker(shadow, kernel.state), ClaimChecker(world.seed, kernel.state), *more_checkers],
     )
     shadow.check_end()
     names = [result.jobs.outcome_names[code] if code >= 0 else None for code in result.jobs.outcome]
     assert names == [job.outcome for job in shadow.books.jobs.values()], f"seed {world.seed}: outcomes differ"
     assert result.useful_device_ms <= result.allocated_device_ms <= result.capacity_device_ms
     return result
+
+
+class ClaimChecker:
+    """Devices are kept for a job only while somebody leaves, or where it can start: else they would lie idle for it."""
+
+    def __init__(self, seed, state):
+        self._seed = seed
+        self._state = state
+
+    def watch(self, _event, _commands):
+        state = self._state
+        if not state.claims or any(
+            record.allocation is not None and is_leaving(record) for record in state.by_row.values()
+        ):
+            return
+        for row, claim in state.claims.items():
+            record, allocation = state.by_row[row], claim.allocation
+            cls = int(state.rows.table[JOB_CLASS, row])
+            milli = allocation.replicas * record.spec.request.device_milli
+            is_ready = is_claim_ready(cls, allocation.nodes, allocation.devices, state.door)
+            if not (is_ready and within_limits(state, row, milli)):
+                where = f"seed {self._seed}, at {state.now_ms} ms: job {record.spec.id}"
+                raise InternalError(f"{where} waits for devices that are kept for it although nobody leaves")
 
 
 def without_later(job):

@@ -271,6 +271,13 @@ def judge_all(
 
 
 @compiled
+def judge_spread_entry(row: int, at_nodes: np.ndarray, door: Door) -> int:
+    """`judge_spread` by the widest domain that the job of this row allows."""
+    box = open_box(door)
+    return judge_spread(box, box.jobs[JOB_WIDEST, row], at_nodes)
+
+
+@compiled
 def judge_together(
     starts: np.ndarray,
     at_nodes: np.ndarray,
@@ -478,4 +485,6 @@ class Checker:
             return f"job {move.job}: a migration must leave every device"
         if not new:
             return ""
+        if judge_spread_entry(record.row, move.allocation.nodes, self.state.door) != FINE:
+            return f"job {move.job}: {VERDICTS[TOO_WIDE]}"
         return self._judge(record, Allocation(move.allocation.nodes[new], first[new].reshape(-1)), kept=False)

@@ -297,8 +297,10 @@ class Planner:
         return frozenset(rows)
 
     def _start_claimants(self, moves: list[Move]) -> None:
-        """Start the jobs whose claimed devices have all been left."""
+        """Start the jobs whose claimed devices have all been left. What is kept for the others counts against their
+        limits, so that those who make room for one do not come back before it."""
         state = self.state
+        waiting: list[tuple[int, int]] = []
         for row, claim in state.claims.items():
             cls = int(state.rows.table[JOB_CLASS, row])
             record = state.by_row[row]
@@ -307,9 +309,14 @@ class Planner:
             start = Start(record.spec.id, record.generation + 1, claim.allocation)
             if not (is_ready and within_limits(state, row, milli) and may_stand(state, row, claim.allocation)):
                 state.rows.table[JOB_REASON, row] = REASONS.index(ReasonCode.CLEANING)
+                waiting.append((row, milli))
             elif self._gate is None or self._gate.lets(start):
                 moves.append(start)
                 self._trial.start_claimant(row, claim.allocation)
+            else:
+                waiting.append((row, milli))
+        for row, milli in waiting:
+            self._trial.count(row, milli, jobs=1)
 
     # --- step 10: power -----------------------------------------------------------------------------------------------
 

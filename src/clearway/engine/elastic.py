@@ -12,8 +12,6 @@ from clearway.engine.tables import (
     JOB_HELD,
     JOB_PHASE,
     JOB_REPLICAS_MAX,
-    JOB_WIDEST,
-    LEVEL_SITE,
     PHASE_RUNNING,
 )
 from clearway.engine.trial import Trial
@@ -30,12 +28,12 @@ PAYBACK: Final = 2.0
 
 
 def speedup(spec: JobSpec, replicas: int) -> float:
-    """Speed with `replicas` replicas relative to one; linear between and beyond the given points."""
+    """Speed with `replicas` replicas relative to one: linear between the given points, which (1, 1.0) begins where they
+    do not, and constant beyond the last."""
     if spec.elastic is None or not spec.elastic.speedup:
         return float(replicas)
-    points = spec.elastic.speedup
-    known = [float(count) for count, _ in points]
-    return float(np.interp(replicas, known, [speed for _, speed in points]))
+    points = dict([(1, 1.0), *spec.elastic.speedup])
+    return float(np.interp(replicas, list(points), list(points.values())))
 
 
 def holds_whole_devices(spec: JobSpec) -> bool:
@@ -69,8 +67,7 @@ def _by_gain(state: ClusterState) -> list[JobRecord]:
     table = state.rows.table
     fits = (table[JOB_PHASE, rows] == PHASE_RUNNING) & (table[JOB_HELD, rows] < table[JOB_REPLICAS_MAX, rows])
     records = [state.by_row[row] for row in np.sort(rows[fits]).tolist()]
-    records = [record for record in records if record.target is None and table[JOB_WIDEST, record.row] == LEVEL_SITE]
-    records = [record for record in records if holds_whole_devices(record.spec)]
+    records = [record for record in records if record.target is None and holds_whole_devices(record.spec)]
     return sorted(records, key=lambda record: (-_gain(record), record.spec.id))
 
 
@@ -88,7 +85,7 @@ def _grow(trial: Trial, record: JobRecord) -> Move | None:
     more = _worthwhile(state, record, min(free, spec.replicas_max - held.replicas))
     while more > 0:
         allowed = within_limits(state, record.row, more * spec.request.device_milli, starts=False)
-        added = trial.place(record.row, more) if allowed else None
+        added = trial.place_more(record.row, more) if allowed else None
         allocation = held if added is None else _joined(held, added)
         if added is not None and _is_faster(state, spec, held, allocation):
             trial.claim(record.row, added)

@@ -150,7 +150,9 @@ def _find_cleaning(state: ClusterState, claim: Claim) -> Finding:
     rows = list(dict.fromkeys(owners[owners != NONE].tolist()))
     jobs = tuple(state.by_row[row].spec.id for row in rows)
     held = f"; {jobs_in_words(jobs[:BLOCKERS_MAX])} must leave first" if jobs else ""
-    text = f"{count_in_words(len(claim.allocation.devices), 'device')} are kept for it{held}"
+    count = len(claim.allocation.devices)
+    kept = f"{count_in_words(count, 'device')} {'is' if count == 1 else 'are'}" if count else "room is"
+    text = f"{kept} kept for it{held}"
     return make_finding(ReasonCode.CLEANING, text, blockers=jobs, helped_by=DEVICES_GIVEN_BACK)
 
 

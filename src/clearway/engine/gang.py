@@ -565,3 +565,22 @@ def place_entry(
 ) -> int:
     """`place`, called from Python as `place_entry(..., door)`."""
     return place(open_box(door), cls, widest, preferred, end_ms, weights, at_nodes, at_devices)
+
+
+@compiled
+def place_beside_entry(
+    cls: int,
+    widest: int,
+    beside: int,
+    end_ms: int,
+    weights: np.ndarray,
+    at_nodes: np.ndarray,
+    at_devices: np.ndarray,
+    door: Door,
+) -> bool:
+    """Name further replicas of a job that holds the device `beside`, in that device's domain of the level `widest`.
+    Called from Python as `place_beside_entry(..., door)`; leaves the tables as they were."""
+    box = open_box(door)
+    pool = box.devices[DEVICE_POOL, beside]
+    level = LEVEL_NODE if domain_of(box, widest, pool) == NONE else widest  # its node is in no NVLink domain
+    return name_one_by_one(box, cls, end_ms, weights, NONE, level, domain_of(box, level, pool), at_nodes, at_devices)

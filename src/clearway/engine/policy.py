@@ -148,7 +148,7 @@ class Backfill:
 class Preemption:
     """protection_ms: time after a start in which a job is not a victim. beneficiaries_max: waiting jobs per cycle for
     which victims are sought. victims_max: bound on one set. migrate, shrink, suspend: what may be done instead of a
-    requeue, where it costs less. gain_min: saved waiting device-time must exceed this many times the cost."""
+    requeue, where it costs less."""
 
     mode: PreemptMode = PreemptMode.NEVER
     protection_ms: int = 10 * MINUTE_MS
@@ -157,7 +157,6 @@ class Preemption:
     migrate: bool = True
     shrink: bool = True
     suspend: bool = True
-    gain_min: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

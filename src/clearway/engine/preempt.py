@@ -6,12 +6,14 @@ a claim on its devices by name, so that nobody else takes them while the victims
 other. A job that shrinks for one shrinks further for others that come behind it, in the same plan.
 """
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from clearway.engine.budgets import Purse
+from clearway.engine.claims import is_claim_ready
 from clearway.engine.limits import within_limits
 from clearway.engine.quota import may_reclaim
 from clearway.engine.reasons import (
@@ -24,8 +26,8 @@ from clearway.engine.reasons import (
     REASON_TOPOLOGY,
 )
 from clearway.engine.records import JobRecord
-from clearway.engine.standing import is_fickle, leaving_jobs
-from clearway.engine.tables import JOB_CLAIMED, JOB_REASON, JOB_TENANT
+from clearway.engine.standing import is_fickle, leaving_jobs, may_stand
+from clearway.engine.tables import JOB_CLAIMED, JOB_CLASS, JOB_REASON, JOB_TENANT
 from clearway.engine.trial import Trial
 from clearway.engine.victims import Victim, Way, find_victims, kept_part, nobody_gives
 from clearway.model.allocation import Allocation
@@ -104,6 +106,13 @@ def _join(trial: Trial, row: int, shrunk: set[JobId], moves: list[Move]) -> bool
         return False
     givers = {one.record.spec.id: one.record for one in may_give if _overlap(one.record, allocation)}
     if not givers:
+        return False
+    left = {move.job: move.allocation for move in moves if isinstance(move, Resize)}
+    parts = {
+        one.record.row: _untouched_part(left[one.record.spec.id], allocation, one.record.spec.request.devices)
+        for one in may_give
+    }
+    if not _may_start(trial, row, may_give, parts, allocation):  # it wants more of them than devices
         return False
     _claim(trial, row, allocation)
     places = [place for place, move in enumerate(moves) if isinstance(move, Resize) and move.job in givers]
@@ -253,6 +262,13 @@ def _let_go(trial: Trial, victim: Victim) -> None:
     if victim.keeps:
         kept = kept_part(record.allocation, victim.keeps, record.spec.request.devices)
         trial.hold(record.row, kept)
+    elif victim.way is Way.MIGRATE:
+        _count_elsewhere(trial, victim)
+
+
+def _count_elsewhere(trial: Trial, victim: Victim) -> None:
+    """On trial: a victim that moves holds as much as before, so that limits see no difference."""
+    trial.count(victim.record.row, _held(victim).replicas * victim.record.spec.request.device_milli, jobs=1)
 
 
 def _fits(trial: Trial, row: int) -> Allocation | None:
@@ -289,29 +305,101 @@ def _leave(trial: Trial, row: int, victims: list[Victim], allocation: Allocation
     has nowhere to go."""
     state = trial.state
     beneficiary = state.by_row[row].spec.id
-    for victim in victims:
-        assert victim.record.allocation is not None
+    kept = _parts_kept(trial, row, victims, allocation)
+    movable = _may_move(trial, row, victims, kept, allocation)
     _claim(trial, row, allocation)
     moves: list[Move] = [Reserve(beneficiary, allocation, state.now_ms)]
     for victim in sorted(victims, key=lambda one: one.record.spec.id):
-        move = _leave_one(trial, row, victim, allocation)
+        move = _leave_one(trial, row, victim, kept, movable)
         if move is None:
             return None
         moves.append(move)
     return moves
 
 
-def _leave_one(trial: Trial, row: int, victim: Victim, claimed: Allocation) -> Move | None:
+def _parts_kept(trial: Trial, row: int, victims: list[Victim], claimed: Allocation) -> dict[int, Allocation]:
+    """What each victim that shrinks keeps, by row: of its replicas that are not claimed as many, from the first on, as
+    let the waiting job start. It may want more of it than devices: CPUs, memory, a node for itself, quota."""
+    shrinking = [victim for victim in victims if victim.way is Way.SHRINK]
+    rests = [_untouched_part(_held(one), claimed, one.record.spec.request.devices) for one in shrinking]
+    kept = {one.record.row: _first(one, rest, one.keeps) for one, rest in zip(shrinking, rests, strict=True)}
+    for victim, rest in zip(shrinking, rests, strict=True):
+        mine, least = victim.record.row, victim.keeps
+        most = count = min(rest.replicas, _held(victim).replicas - 1)
+        while least < most:
+            kept[mine] = _first(victim, rest, count)
+            if _may_start(trial, row, victims, kept, claimed):
+                least = count
+            else:
+                most = count - 1
+            count = (least + most + 1) // 2
+        kept[mine] = _first(victim, rest, least)
+    return kept
+
+
+def _held(victim: Victim) -> Allocation:
+    assert victim.record.allocation is not None
+    return victim.record.allocation
+
+
+def _first(victim: Victim, part: Allocation, count: int) -> Allocation:
+    return kept_part(part, count, victim.record.spec.request.devices)
+
+
+def _may_start(
+    trial: Trial,
+    row: int,
+    victims: list[Victim],
+    kept: Mapping[int, Allocation],
+    claimed: Allocation,
+    movable: Collection[int] = (),
+) -> bool:
+    """Whether the waiting job could start where it is to, if the victims held only what they keep. movable: rows of
+    those that hold as much elsewhere."""
+    state, mark = trial.state, trial.mark()
+    for victim in victims:
+        trial.let_go(victim.record.row, _held(victim))
+        if victim.record.row in kept:
+            trial.hold(victim.record.row, kept[victim.record.row])
+        elif victim.way is Way.MIGRATE or victim.record.row in movable:
+            _count_elsewhere(trial, victim)
+    milli = claimed.replicas * state.by_row[row].spec.request.device_milli
+    may = within_limits(state, row, milli)
+    if may:
+        trial.claim(row, claimed)
+        cls = int(state.rows.table[JOB_CLASS, row])
+        may = bool(is_claim_ready(cls, claimed.nodes, claimed.devices, state.door)) and may_stand(state, row, claimed)
+    trial.undo_to(mark)
+    return may
+
+
+def _may_move(
+    trial: Trial, row: int, victims: list[Victim], kept: Mapping[int, Allocation], claimed: Allocation
+) -> set[int]:
+    """Rows of those victims that may move instead of leaving: limits let the waiting job start beside them."""
+    movable: set[int] = set()
+    if not trial.state.policy.preemption.migrate:
+        return movable
+    for victim in victims:
+        spec = victim.record.spec
+        if spec.checkpoint is None or spec.request.devices == 0 or spec.request.is_fractional:
+            continue
+        movable.add(victim.record.row)
+        if victim.way is Way.EVICT and not _may_start(trial, row, victims, kept, claimed, movable):
+            movable.remove(victim.record.row)
+    return movable
+
+
+def _leave_one(
+    trial: Trial, row: int, victim: Victim, kept: Mapping[int, Allocation], movable: Collection[int]
+) -> Move | None:
     state, record = trial.state, victim.record
     spec, held = record.spec, record.allocation
     assert held is not None
     beneficiary = state.by_row[row].spec.id
     if victim.way is Way.SHRINK:
-        kept = _untouched_part(held, claimed, spec.request.devices)
-        if spec.replicas_min <= kept.replicas < held.replicas:
-            return Resize(spec.id, record.generation + 1, kept, beneficiary)
-    can_move = spec.checkpoint is not None and spec.request.devices > 0 and not spec.request.is_fractional
-    if state.policy.preemption.migrate and can_move and victim.way is not Way.SHRINK:
+        return Resize(spec.id, record.generation + 1, kept[record.row], beneficiary)
+    if state.policy.preemption.migrate and record.row in movable:
         target = trial.place(record.row, held.replicas)
         if target is not None and not np.isin(target.devices, held.devices).any():
             trial.claim(record.row, target)

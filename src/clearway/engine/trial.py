@@ -6,13 +6,22 @@ import numpy as np
 
 from clearway.engine.box import META_RESERVATIONS
 from clearway.engine.claims import claim_entry, unclaim_entry
-from clearway.engine.gang import place_entry
+from clearway.engine.gang import place_beside_entry, place_entry
 from clearway.engine.hold import hold_entry, hold_until_entry, let_go_entry
 from clearway.engine.policy import FloatArray
 from clearway.engine.quota import queue_take, tenant_take
 from clearway.engine.reasons import PLACED
 from clearway.engine.state import ClusterState
-from clearway.engine.tables import JOB_CLASS, JOB_END_MS, JOB_PREFERRED, JOB_QUEUE, JOB_START_MS, JOB_TENANT, JOB_WIDEST
+from clearway.engine.tables import (
+    JOB_CLASS,
+    JOB_END_MS,
+    JOB_PREFERRED,
+    JOB_QUEUE,
+    JOB_START_MS,
+    JOB_TENANT,
+    JOB_WIDEST,
+    LEVEL_SITE,
+)
 from clearway.model.allocation import Allocation
 from clearway.model.units import FOREVER_MS
 
@@ -69,16 +78,16 @@ class Trial:
         self._undo.append(lambda: claim_entry(cls, row, allocation.nodes, allocation.devices, state.door))
         self.hold(row, allocation)
 
-    def count(self, row: int, milli: int) -> None:
-        """As if the job held `milli` more, for quota and limits only."""
+    def count(self, row: int, milli: int, jobs: int = 0) -> None:
+        """As if the job held `milli` more, and were `jobs` more that run, for quota and limits only."""
         accounts, table = self.state.accounts, self.state.rows.table
         queue, tenant = int(table[JOB_QUEUE, row]), int(table[JOB_TENANT, row])
-        queue_take(accounts.queues, queue, milli, 0)
+        queue_take(accounts.queues, queue, milli, jobs)
         tenant_take(accounts.tenants, tenant, milli)
 
         def undo() -> None:
             tenant_take(accounts.tenants, tenant, -milli)
-            queue_take(accounts.queues, queue, -milli, 0)
+            queue_take(accounts.queues, queue, -milli, -jobs)
 
         self._undo.append(undo)
 
@@ -101,5 +110,20 @@ class Trial:
         devices = np.zeros(replicas * needed, dtype=np.int64)
         cls, widest, preferred = table[(JOB_CLASS, JOB_WIDEST, JOB_PREFERRED), row].tolist()
         if place_entry(cls, widest, preferred, FOREVER_MS, self.weights, nodes, devices, self.state.door) != PLACED:
+            return None
+        return Allocation(nodes, devices)
+
+    def place_more(self, row: int, replicas: int) -> Allocation | None:
+        """Where `replicas` replicas more of a job that holds devices would go now, reservations respected, within the
+        widest domain that it allows; None when nowhere."""
+        table, record = self.state.rows.table, self.state.by_row[row]
+        widest = int(table[JOB_WIDEST, row])
+        if widest == LEVEL_SITE:
+            return self.place(row, replicas)
+        assert record.allocation is not None
+        nodes = np.zeros(replicas, dtype=np.int64)
+        devices = np.zeros(replicas * record.spec.request.devices, dtype=np.int64)
+        cls, beside = int(table[JOB_CLASS, row]), int(record.allocation.devices[0])
+        if not place_beside_entry(cls, widest, beside, FOREVER_MS, self.weights, nodes, devices, self.state.door):
             return None
         return Allocation(nodes, devices)

@@ -167,6 +167,14 @@ def test_a_resize_outside_the_elastic_range_is_refused():
     assert notes(state, Resize(1, 2, make_allocation([0], [0]))) == ""
 
 
+def test_a_resize_beyond_the_widest_domain_is_refused():
+    within = {"network": Network(widest=DomainLevel.NODE), "elastic": Elastic(replicas_min=1, replicas_max=2)}
+    state = make_world(within)
+    run(state, start([0], [0]))
+    assert "wider domain" in notes(state, Resize(1, 2, make_allocation([0, 1], [0, 4])))
+    assert notes(state, Resize(1, 2, make_allocation([0, 0], [0, 1]))) == ""
+
+
 def test_a_resize_onto_held_devices_is_refused():
     state = make_world({"elastic": Elastic(replicas_min=1, replicas_max=2)}, {})
     run(state, start([0], [0]), start([0], [1], job=2))

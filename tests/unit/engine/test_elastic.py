@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from clearway.engine.elastic import speedup
 from clearway.engine.policy import Elasticity, Policy, Preemption, PreemptMode
 from clearway.model.cluster import DeviceGroup, LinkSpec, NodeSpec, QueueSpec
 from clearway.model.events import (
@@ -17,11 +18,11 @@ from clearway.model.events import (
     QueueSet,
     TimerFired,
 )
-from clearway.model.jobs import Checkpoint, Elastic, JobKind, StopCause
+from clearway.model.jobs import Checkpoint, DomainLevel, Elastic, JobKind, Network, StopCause
 from clearway.model.plan import Migrate, Resize, Start, Stop
 from clearway.model.units import HOUR_MS, SECOND_MS
 from clearway.policies.orders import Fifo
-from support.engine import add_nodes, make_kernel, started_jobs, submit
+from support.engine import add_nodes, make_job, make_kernel, started_jobs, submit
 
 ELASTIC = Policy(name="elastic", order=Fifo(), elasticity=Elasticity(enabled=True, interval_ms=0))
 
@@ -45,6 +46,30 @@ def test_a_job_grows_beyond_its_node_where_the_links_between_nodes_let_it_be_fas
     """Each of four devices passes 1.07 GB to its fellow on the other node, beside a second of work."""
     links = () if site_gbps is None else (("site", LinkSpec(bandwidth_gbps=site_gbps, latency_us=5)),)
     assert grown_to((("node", LinkSpec(bandwidth_gbps=400, latency_us=1)), *links) if links else ()) == replicas
+
+
+@pytest.mark.parametrize(
+    ("points", "expected"),
+    [((), [1, 2, 4, 9]), (((4, 3.4), (8, 6.0)), [1, 1.8, 3.4, 6]), (((1, 1.0), (2, 1.9)), [1, 1.9, 1.9, 1.9])],
+)
+def test_speedup_is_linear_from_one_replica_on_between_the_points_that_are_given(points, expected):
+    spec = make_job(1, elastic=Elastic(replicas_min=1, replicas_max=9, speedup=points))
+    assert [speedup(spec, replicas) for replicas in (1, 2, 4, 9)] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("level", [DomainLevel.NODE, DomainLevel.NVLINK, DomainLevel.LEAF])
+def test_a_job_grows_within_the_widest_domain_that_it_allows(level):
+    """A leaf has two nodes of four devices; none is in an NVLink domain."""
+    kernel = make_kernel(ELASTIC)
+    add_nodes(kernel, 4, 4, leaf=lambda number: f"leaf{(number + 1) // 2}")
+    elastic = Elastic(replicas_min=3, replicas_max=16)
+    submit(kernel, {"replicas": 3, "elastic": elastic, "network": Network(widest=level)})
+    kernel.handle(JobStarted(1, 1, 1))
+    grown = kernel.state.jobs[1].target or kernel.state.jobs[1].allocation
+    while (target := kernel.state.jobs[1].target) is not None:
+        grown = target
+        kernel.handle(JobResized(SECOND_MS, 1, kernel.state.jobs[1].generation))
+    assert grown.replicas == (8 if level is DomainLevel.LEAF else 4)
 
 
 def test_a_burst_has_all_that_elastic_jobs_can_spare_at_once():
