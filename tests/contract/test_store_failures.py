@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from clearway.adapters.storage import open_reader, open_store
-from clearway.ports.storage import Changes, JobQuery, JournalError, StorageError
+from clearway.model.ids import JobId
+from clearway.model.runs import RunSpec
+from clearway.ports.storage import Changes, JobQuery, JournalError, StorageError, TooLongError
 from clearway.ports.views import JobState
 from support.proxy import Cut, CuttingProxy
 from support.servers import poll
@@ -216,6 +218,29 @@ def test_a_password_is_never_shown(server):
         open_store(url)
     assert server.password not in str(refusal.value)
     assert "***" in str(refusal.value)
+
+
+def test_a_record_longer_than_a_server_takes_is_refused_unsent_and_all_else_goes_on(mariadb):
+    store = open_store(mariadb.url(mariadb.make_database()))
+    store.append(make_submission(1))
+    long = Changes(runs=((JobId(2), RunSpec(script='"' * (9 << 20))),))
+    with pytest.raises(TooLongError, match="max_allowed_packet"):
+        store.append(long)
+    assert store.append(make_submission(2)) == 2
+    fits = Changes(runs=((JobId(3), RunSpec(script='"' * (3 << 20))),))
+    store.append(fits)
+    assert store.reader.read_run(JobId(3)) == fits.runs[0][1]
+    store.close()
+
+
+def test_a_server_that_takes_too_little_at_once_is_refused_at_the_start(mariadb):
+    url = mariadb.url(mariadb.make_database())
+    mariadb.run("SET GLOBAL max_allowed_packet = 1048576")
+    try:
+        with pytest.raises(StorageError, match="expected max_allowed_packet of 16M at least, found 1048576"):
+            open_store(url)
+    finally:
+        mariadb.run("SET GLOBAL max_allowed_packet = 16777216")
 
 
 def test_an_event_that_cannot_be_encoded_leaves_the_store_as_it_was(url):

@@ -2,15 +2,15 @@
 
 from collections import Counter
 
-from clearway.ports.storage import JobQuery, JournalError, StorageError
+from clearway.ports.storage import JobQuery, JournalError, StorageError, TooLongError
 from clearway.wire.codec import decode_event, encode_event
 
 
 class MemoryStore:
     """`clearway.ports.storage.Store`. Outlives its controller: hand it to the next one.
 
-    error: raised by `append` while it is set. appends: calls of `append` that were kept. encodes: records are kept as
-    JSON values, as a real store keeps them, not as they are.
+    error: raised by `append` while it is set. jobs_max: rows that it takes at once. appends: calls of `append` that
+    were kept. encodes: records are kept as JSON values, as a real store keeps them, not as they are.
     """
 
     def __init__(self, *, encodes=False):
@@ -19,6 +19,7 @@ class MemoryStore:
         self.rows = {}
         self.audit = []
         self.error = None
+        self.jobs_max = 1_000_000
         self.appends = 0
         self._encodes = encodes
 
@@ -27,6 +28,8 @@ class MemoryStore:
     def append(self, changes):
         if self.error is not None:
             raise StorageError(self.error)
+        if len(changes.jobs) > self.jobs_max:
+            raise TooLongError(f"expected at most {self.jobs_max} jobs, found {len(changes.jobs)}")
         self.events += [encode_event(event) if self._encodes else event for event in changes.events]
         self.runs.update(changes.runs)
         self.rows.update((row.id, row) for row in changes.jobs)

@@ -13,7 +13,6 @@ The journal holds inputs and accepted plans. A start reads it (`recover`: no dec
 machines with it, has the commands performed again that were not answered, and goes on with a turn like any other.
 """
 
-import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -36,10 +35,11 @@ from clearway.live.recall import load_newest
 from clearway.live.requests import Action, Ask, Inbox, Intake, Unwritten, sign_of_life
 from clearway.live.settings import ControlSettings
 from clearway.live.whole import take_snapshot
+from clearway.live.writing import Writer
 from clearway.model.allocation import Allocation
 from clearway.model.cluster import QueueSpec, TenantSpec
 from clearway.model.commands import Command, WakeAt
-from clearway.model.errors import ClearwayError, InternalError
+from clearway.model.errors import ClearwayError, InputError, InternalError
 from clearway.model.events import (
     Batch,
     ControlStarted,
@@ -60,10 +60,8 @@ from clearway.ports.backend import BackendCommand, BoundingBackend, LastingBacke
 from clearway.ports.control import NOTHING_REMOVED, Notice, Removed, Submission
 from clearway.ports.snapshot import ClusterSnapshot
 from clearway.ports.snapshots import Snapshots
-from clearway.ports.storage import AuditLine, Changes, JobQuery, StorageError, Store
+from clearway.ports.storage import AuditLine, Changes, JobQuery, StorageError, Store, TooLongError
 from clearway.ports.views import ClusterView, JobView
-
-_LOG = logging.getLogger(__name__)
 
 JOBS_PER_TURN_MAX: Final = 16_384
 """Jobs taken in by one turn: a burst is one decision and one sync, and no turn takes seconds."""
@@ -117,15 +115,12 @@ class Controller:
         self._inbox = Inbox(self._settings.requests_max)
         self._notices = Notices()
         self._plans: deque[tuple[int, Plan]] = deque(maxlen=PLANS_KEPT)
-        self._seq = 0
+        self._writer = Writer(store, self._settings)
         self._timer_ms = FOREVER_MS
         self._told: list[Event] = []  # reports that no batch holds yet
         self._carried: list[Event] = []  # records that may wait for the next to be written
         self._rows: dict[JobId, JobView] = {}  # rows that may wait likewise
         self._unwritten: Unwritten | None = None
-        self._storage_error: StorageError | None = None
-        self._retry_at_ms = 0
-        self._retry_ms = self._settings.retry_ms
         self._reasons_at_ms = 0
         self._is_ready = False
         self._is_closing = False
@@ -160,10 +155,10 @@ class Controller:
 
     def _recall(self, memory: Memory) -> None:
         """Have `memory` take in the journal, from the newest snapshot on that is good."""
-        self.read_from = self._seq = 0 if self._snapshots is None else load_newest(memory, self._snapshots)
-        for number, event in self._store.read_journal(self._seq):
+        self.read_from = self._writer.seq = 0 if self._snapshots is None else load_newest(memory, self._snapshots)
+        for number, event in self._store.read_journal(self._writer.seq):
             memory.recover(event)
-            self._seq = number
+            self._writer.seq = number
         runs = self._store.read_runs(sorted(memory.books.jobs))
         memory.finish_recovery(runs, JobId(self._store.last_job_id()))
 
@@ -202,8 +197,8 @@ class Controller:
 
     def next_due_ms(self) -> int:
         """When a turn is due by a timer or another try of the storage; FOREVER_MS = never."""
-        if self._storage_error is not None:
-            return self._retry_at_ms
+        if self._writer.error is not None:
+            return self._writer.retry_at_ms
         return min(self._timer_ms, self._memory.next_due_ms(), self._pacer.next_ms())
 
     def turn(self, now_ms: int) -> None:
@@ -260,7 +255,7 @@ class Controller:
             except ClearwayError as error:
                 ask.future.set_exception(error)
         if not intake.events:
-            if intake.audit and not self._append(Changes(audit=tuple(intake.audit)), now_ms):
+            if intake.audit and not self._writer.append(Changes(audit=tuple(intake.audit)), now_ms):
                 for ask, _ in accepted:
                     self._fail(ask)
                 return
@@ -275,10 +270,7 @@ class Controller:
         events, runs = (*self._carried, batch), tuple(intake.runs.items())
         changes = Changes(events=events, runs=runs, jobs=rows, audit=tuple(intake.audit))
         is_patient = all(ask.is_patient for ask in asks)
-        if not is_patient and not self._append(changes, now_ms):
-            self._told += timers
-            for ask, _ in accepted:
-                self._fail(ask)
+        if not is_patient and not self._write_requests(changes, accepted, timers, now_ms):
             return
         self._carried.clear()
         self._told.clear()
@@ -292,6 +284,30 @@ class Controller:
             return
         self._give_answers(accepted)
         self._write_decided(Changes(events=decided.plans, jobs=tuple(decided.rows().values())), decided, now_ms)
+
+    def _write_requests(
+        self, changes: Changes, accepted: Sequence[tuple[Ask, object]], timers: list[Event], now_ms: int
+    ) -> bool:
+        """Write what was accepted, or refuse it; whether it was kept."""
+        try:
+            if self._writer.append(changes, now_ms, can_refuse=True):
+                return True
+        except TooLongError as error:
+            self._told += timers
+            if len(accepted) > 1:  # one of them is to blame
+                for ask, _ in accepted:
+                    if self._writer.error is None:
+                        self._turn_with_requests([ask], now_ms)
+                    else:
+                        self._fail(ask)
+            else:
+                accepted[0][0].future.set_exception(InputError(f"{error}; nothing of this request was taken"))
+                self._turn_without_requests(now_ms)
+            return False
+        self._told += timers
+        for ask, _ in accepted:
+            self._fail(ask)
+        return False
 
     def _intake(self, now_ms: int, draft: Draft) -> Intake:
         memory = self._memory
@@ -330,7 +346,7 @@ class Controller:
 
     def _fail(self, ask: Ask) -> None:
         ask.future.set_exception(
-            StorageError(f"nothing is taken now, because it cannot be kept: {self._storage_error}; try again later")
+            StorageError(f"nothing is taken now, because it cannot be kept: {self._writer.error}; try again later")
         )
 
     # --- a turn without requests ----------------------------------------------------------------------------------
@@ -411,12 +427,12 @@ class Controller:
 
     def _write_unwritten(self, now_ms: int) -> bool:
         """Write what was decided, then have it performed. Returns whether nothing is left to be written."""
-        if self._storage_error is not None and now_ms < self._retry_at_ms:
+        if self._writer.error is not None and now_ms < self._writer.retry_at_ms:
             return False
         unwritten = self._unwritten
         if unwritten is None:
-            return self._storage_error is None or self._append(sign_of_life(now_ms, self._storage_error), now_ms)
-        if not self._append(unwritten.changes, now_ms):
+            return self._writer.error is None or self._writer.append(sign_of_life(now_ms, self._writer.error), now_ms)
+        if not self._writer.append(unwritten.changes, now_ms):
             return False
         self._unwritten = None
         self._give_answers(unwritten.answers)
@@ -427,23 +443,6 @@ class Controller:
         for command in self._pacer.pass_on(now_ms, commands):
             self._backend.perform(now_ms, command)
 
-    def _append(self, changes: Changes, now_ms: int) -> bool:
-        """Write; on failure wait longer each time before the next try."""
-        try:
-            self._seq = self._store.append(changes)
-        except StorageError as error:
-            if self._storage_error is None:
-                _LOG.error("requests are refused until what happens can be written: %s", error)
-            self._storage_error = error
-            self._retry_at_ms = now_ms + self._retry_ms
-            self._retry_ms = min(2 * self._retry_ms, self._settings.retry_max_ms)
-            return False
-        if self._storage_error is not None:
-            _LOG.warning("the storage takes what happens again")
-        self._storage_error = None
-        self._retry_ms = self._settings.retry_ms
-        return True
-
     def _refresh_reasons(self, now_ms: int) -> None:
         """Now and then, give rows of waiting jobs their present reasons, and of others how far they say they are."""
         if now_ms < self._reasons_at_ms:
@@ -452,8 +451,8 @@ class Controller:
         with self._lock:
             self._rows |= self._memory.refresh_reasons(self._settings.reasons_max)
             self._rows |= self._memory.note_progress(self._backend.progress())
-        is_free = self._unwritten is None and self._storage_error is None
-        if self._rows and is_free and self._append(Changes(jobs=tuple(self._rows.values())), now_ms):
+        is_free = self._unwritten is None and self._writer.error is None
+        if self._rows and is_free and self._writer.append(Changes(jobs=tuple(self._rows.values())), now_ms):
             self._rows.clear()
 
     # --- another policy -------------------------------------------------------------------------------------------
@@ -467,8 +466,8 @@ class Controller:
         now_ms = self._now_ms()
         if self._unwritten is not None or self._told:
             raise StorageError("the storage takes nothing now, and the journal must be whole; try again later")
-        if self._carried and not self._append(Changes(events=tuple(self._carried)), now_ms):
-            raise StorageError(f"the policy stays as it is: {self._storage_error}; try again later")
+        if self._carried and not self._writer.append(Changes(events=tuple(self._carried)), now_ms):
+            raise StorageError(f"the policy stays as it is: {self._writer.error}; try again later")
         self._carried.clear()
         memory = Memory(Kernel(policy, RuntimeHistory()), self._settings.guard, paces=self._settings.paces_starts)
         self._recall(memory)
@@ -564,10 +563,10 @@ class Controller:
             kernel = self._memory.kernel
             view = self._memory.views.cluster(
                 at_ms=kernel.state.now_ms,
-                seq=self._seq,
+                seq=self._writer.seq,
                 policy=kernel.policy.name,
                 cycles=kernel.cycles,
-                storage_error="" if self._storage_error is None else str(self._storage_error),
+                storage_error="" if self._writer.error is None else str(self._writer.error),
             )
         bounds = self._backend.bounds() if isinstance(self._backend, BoundingBackend) else {}
         return replace(view, tenants=tuple(replace(one, bounds=bounds.get(one.name, ())) for one in view.tenants))
@@ -584,7 +583,7 @@ class Controller:
     @property
     def last_record(self) -> int:
         """Number of the journal's last record."""
-        return self._seq
+        return self._writer.seq
 
     @property
     def is_ready(self) -> bool:
@@ -596,5 +595,5 @@ class Controller:
         """See `Control.problem`."""
         if not self._is_ready:
             return f"the control plane is {'stopping' if self._is_closing else 'starting'}"
-        error, said = self._storage_error, "jobs that run go on, and nothing new is taken, since it cannot be kept"
+        error, said = self._writer.error, "jobs that run go on, and nothing new is taken, since it cannot be kept"
         return "" if error is None else f"{said}: {error}"

@@ -31,6 +31,10 @@ class StorageError(ClearwayError):
     """The storage cannot be reached, or does not take what is written to it, for now."""
 
 
+class TooLongError(StorageError):
+    """A record or row is longer than the storage takes, now or ever. Nothing was sent to it, and all else is well."""
+
+
 class JournalError(ClearwayError):
     """What is stored is damaged or was written by another release; the message names the record or offset."""
 
@@ -64,7 +68,8 @@ class Store(Protocol):
     """The one writer's door. Not safe for several threads at once; `reader` is."""
 
     def append(self, changes: Changes) -> int:
-        """Write and sync; returns the number of the journal's last record. Raises StorageError."""
+        """Write and sync; returns the number of the journal's last record. Raises StorageError, and of its
+        kind TooLongError."""
         ...
 
     def read_journal(self, after: int = 0) -> Iterator[tuple[int, Event]]:

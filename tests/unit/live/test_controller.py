@@ -360,6 +360,22 @@ def test_tries_again_later_and_later_and_resumes_by_itself(caplog):
     assert plane.submit(make_spec()) == (1,)
 
 
+def test_submission_too_long_for_the_storage_is_refused_for_good_and_those_beside_it_are_taken():
+    plane = Plane(devices=8).start()
+    plane.store.jobs_max = 4
+    small = [plane.control.submit(make_submission(make_spec(), make_spec(1))) for _ in range(2)]
+    big = plane.control.submit(make_submission(*[make_spec(place) for place in range(5)]))
+    small.append(plane.control.submit(make_submission(make_spec(), make_spec(1))))
+    plane.turn()
+    with pytest.raises(InputError, match="expected at most 4 jobs, found 5; nothing of this request was taken"):
+        big.result(timeout=0)
+    assert [future.result(timeout=0) for future in small] == [(1, 2), (3, 4), (5, 6)]
+    assert not plane.control.problem
+    plane.store.jobs_max = 100
+    plane.start().run()
+    assert {row.state for row in plane.store.rows.values()} == {JobState.COMPLETED}
+
+
 def test_cancel_refused_for_want_of_disk_changes_nothing():
     plane = Plane().start()
     plane.submit(make_spec())

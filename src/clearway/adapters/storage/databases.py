@@ -39,6 +39,12 @@ DRIVERS: Final = {
 """By the URL's scheme: SQLAlchemy's dialect and driver, the driver's module, and the extra that brings it."""
 
 
+ROW_BYTES_MAX: Final = 1_000_000_000
+"""Of SQLite, unless it was built otherwise; PostgreSQL takes a little more."""
+
+PACKET_BYTES_MIN: Final = 16 << 20
+"""MariaDB's own default: less than the longest scripts and arrays need."""
+
 DRIVER_ERRORS: Final = (SQLAlchemyError, sqlite3.Error, UnicodeDecodeError)
 """What a database can raise. SQLite's own words about a damaged file may not be text."""
 
@@ -54,6 +60,11 @@ class Database(Protocol):
     @property
     def engine(self) -> Engine:
         """Connections for reading; each transaction sees one moment."""
+        ...
+
+    @property
+    def row_bytes_max(self) -> int:
+        """Longest row that it takes, as it is sent. Known after `check`."""
         ...
 
     def connect_writer(self) -> Connection:
@@ -178,6 +189,10 @@ class SqliteDatabase:
     @property
     def label(self) -> str:
         return str(self.path)
+
+    @property
+    def row_bytes_max(self) -> int:
+        return ROW_BYTES_MAX
 
     def connect_writer(self) -> Connection:
         if self.lock_fd < 0:
@@ -345,6 +360,7 @@ class PostgresDatabase:
             "options": f"-c synchronous_commit=on -c statement_timeout={milli} -c lock_timeout={milli}",
         }
         self.label = url.render_as_string(hide_password=True)
+        self.row_bytes_max = ROW_BYTES_MAX
         self.writer, self.engine = _make_server_engines(url, arguments)
 
     def connect_writer(self) -> Connection:
@@ -391,6 +407,7 @@ class MariaDatabase:
         }
         self.label = url.render_as_string(hide_password=True)
         self.writer, self.engine = _make_server_engines(url, arguments)
+        self.row_bytes_max = PACKET_BYTES_MIN
         name = hashlib.sha256(str(url.database).encode()).hexdigest()[:32]
         self.lock = f"clearway writer {name}"
 
@@ -415,6 +432,12 @@ class MariaDatabase:
             raise StorageError(
                 f"{self.label}: expected innodb_flush_log_at_trx_commit = 1, found {value}: "
                 "what is accepted could be lost"
+            )
+        self.row_bytes_max = int(connection.exec_driver_sql("SELECT @@max_allowed_packet").scalar_one())
+        if self.row_bytes_max < PACKET_BYTES_MIN:
+            raise StorageError(
+                f"{self.label}: expected max_allowed_packet of 16M at least, found {self.row_bytes_max} bytes: some of "
+                "what is accepted could not be written; set it to 64M"
             )
 
     def after_doubt(self, connection: Connection) -> None:

@@ -28,6 +28,15 @@ CHAIN_START: Final = "0" * 64
 INTEGER_MAX: Final = (1 << 63) - 1
 """Largest number of a column."""
 
+BYTES_PER_CHARACTER: Final = 4
+"""At most, as a text is sent: in UTF-8, or with a backslash before what is special."""
+
+BYTES_BESIDE: Final = 65_536
+"""Room for all else of a row, and of the statement that writes it."""
+
+_ESCAPED: Final = ("\\", '"', "'", "\n", "\r", "\0", "\x1a")
+"""Before these the driver of MariaDB puts a backslash."""
+
 Row = dict[str, Any]
 
 
@@ -55,6 +64,11 @@ def _is_encodable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def count_bytes(text: str) -> int:
+    """Of a text as it is sent."""
+    return len(text.encode("utf-8", "surrogatepass")) + sum(text.count(each) for each in _ESCAPED)
 
 
 # --- journal and audit ------------------------------------------------------------------------------------------------

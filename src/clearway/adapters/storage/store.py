@@ -36,7 +36,7 @@ from clearway.model.errors import InputError
 from clearway.model.events import Event
 from clearway.model.ids import JobId
 from clearway.model.runs import RunSpec
-from clearway.ports.storage import Changes, JournalError, StorageError
+from clearway.ports.storage import Changes, JournalError, StorageError, TooLongError
 from clearway.wire.codec import check_journal_header, dump_json, make_journal_header
 
 HEAD_ID: Final = 1
@@ -109,6 +109,7 @@ class SqlStore:
         try:
             connection = self._settled()
             batch = self._make_batch(changes, *drafts)
+            self._check_lengths(batch)
             if _is_empty(changes):
                 return self._head.seq
             self._doubt = batch
@@ -135,6 +136,17 @@ class SqlStore:
             max(head.last_job, rows.highest_job(changes)),
         )
         return Batch(head, after, journal, audit, rows.run_rows(changes.runs), rows.job_rows(changes.jobs))
+
+    def _check_lengths(self, batch: Batch) -> None:
+        most = self._database.row_bytes_max - rows.BYTES_BESIDE
+        texts = (batch.journal, "payload"), (batch.audit, "payload"), (batch.runs, "spec"), (batch.jobs, "view")
+        for table_rows, name in texts:
+            for row in table_rows:
+                if len(row[name]) * rows.BYTES_PER_CHARACTER > most and (size := rows.count_bytes(row[name])) > most:
+                    raise TooLongError(
+                        f"{self._database.label}: expected a record of at most {most} bytes, found one of {size}: "
+                        "submit fewer jobs at once (or, with MariaDB, set max_allowed_packet to more)"
+                    )
 
     def _write(self, connection: Connection, batch: Batch) -> None:
         self._move_head(connection, batch.before, batch.after)
