@@ -50,6 +50,9 @@ SILENCE_S: Final = 45.0
 RETRY_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Waits before a stream that broke off is asked for again; the last is repeated."""
 
+RESTART_TRIES: Final = 15
+"""A stream that has begun is asked for again so often, for a minute: as long as a server may need to start anew."""
+
 NEVER_STARTS: Final = "DependencyNeverSatisfied"
 """Reason of a job that waits for what cannot come any more."""
 
@@ -296,16 +299,16 @@ class Client:
 
     def _messages(self, path: str, query: Mapping[str, object], last_id: str = "") -> Iterator[Message]:
         """Messages of a stream, asked for again behind the last one that came when it breaks off."""
-        failures = 0
+        failures, patience = 0, len(RETRY_S)
         while True:
             headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
             try:
                 parts = self._transport.stream(path, query=query, headers=headers, timeout_s=SILENCE_S)
                 for message in parse_messages(parts):
-                    failures, last_id = 0, message.id
+                    failures, patience, last_id = 0, RESTART_TRIES, message.id
                     yield message
             except UnavailableError:
-                if failures >= len(RETRY_S):
+                if failures >= patience:
                     raise
             time.sleep(RETRY_S[min(failures, len(RETRY_S) - 1)])
             failures += 1
