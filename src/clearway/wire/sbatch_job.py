@@ -319,6 +319,8 @@ def _describe_limits(options: _Options, job: JobSpec) -> None:
             f"--signal with --requeue: before it is preempted or moved, the signal comes, and the job has "
             f"{job.checkpoint.grace_ms // SECOND_MS} s to save; then it starts again"
         )
+    if options.get("nodes") is not None and job.replicas > 1 and not job.request.exclusive:
+        options.notes.append(f"--nodes {options.texts['nodes']}: parts may share a node that has room for them")
     gres, partition = options.get("gres"), options.get("partition") or ""
     for name in gres.others if gres is not None else ():
         options.notes.append(f"--gres {name} is known, but not acted upon")

@@ -230,6 +230,13 @@ def test_export_none_inherits_nothing():
     assert not run.inherits_environment
 
 
+def test_parts_that_may_share_a_node_are_noted():
+    said = "--nodes 2: parts may share a node that has room for them"
+    assert said in parse("-N 2").notes
+    assert said not in parse("-N 2 --exclusive").notes
+    assert not any("share" in note for note in parse("-N 1").notes)
+
+
 def test_what_is_known_but_not_acted_upon_is_noted_with_its_line():
     notes = parse("--mail-type=ALL", "--time-min=10 -t 20", "--gres=gpu:1,nvme:1", "--exclusive=user").notes
     assert "line 2: --mail-type is known, but not acted upon" in notes
