@@ -1,5 +1,6 @@
 """The schema of job files: what keys there are, of which type, and which exclude one another."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
@@ -32,6 +33,18 @@ REPLICAS_MAX = 100_000
 def _read_command(value: object) -> object:
     """Words, or one text that is the only word."""
     return require_items(list_one(value))
+
+
+def _read_devices(value: Scalar) -> DeviceRequest:
+    """Whole devices; who asks for part of one is told the key that does."""
+    try:
+        return parse_devices(value)
+    except ParseError as error:
+        part = re.search(r"(?:^|:)(0?\.[0-9]+|[0-9.]+%)$", str(value).strip())
+        if part is None or isinstance(value, bool):
+            raise
+        hint = f"part of one device is a key of its own: gpu_fraction: {part[1]}"
+        raise ParseError(expected=error.expected, found=value, hint=hint) from error
 
 
 def _read_moment(value: object, info: pydantic.ValidationInfo) -> int:
@@ -105,7 +118,7 @@ OWN_KEYS: Mapping[str, pydantic.TypeAdapter[Any]] = {
 class ResourcesModel(Schema):
     """What one replica needs."""
 
-    gpus: Annotated[DeviceRequest | None, convert(parse_devices)] = None
+    gpus: Annotated[DeviceRequest | None, convert(_read_devices)] = None
     gpu_model: Annotated[tuple[Name, ...], pydantic.BeforeValidator(list_one)] = ()
     gpu_memory: Annotated[int, convert(parse_memory_minimum)] = 0
     gpu_fraction: Annotated[int, convert(parse_share)] = MILLI

@@ -278,6 +278,19 @@ def test_an_unknown_key_gives_file_line_what_was_expected_and_a_hint():
     )
 
 
+@pytest.mark.parametrize(("gpus", "part"), [("0.5", "0.5"), ("H100:0.25", "0.25"), ("40%", "40%")])
+def test_who_asks_for_part_of_a_gpu_is_told_the_key_that_gives_it(gpus, part):
+    (line,) = refuse(f"run: x\nresources: {{gpus: {gpus}}}")
+    assert line.startswith("job.yaml:2: resources.gpus: expected a number of devices or MODEL:COUNT")
+    assert line.endswith(f"; part of one device is a key of its own: gpu_fraction: {part}")
+    assert parse(f"run: x\nresources: {{gpu_fraction: {part}}}").jobs[0].request.share_milli < 1000
+
+
+@pytest.mark.parametrize("gpus", ["1.5", "2.0.5", "true"])
+def test_what_is_no_part_of_one_gpu_is_not_sent_to_the_key_for_parts(gpus):
+    assert "gpu_fraction" not in refuse(f"run: x\nresources: {{gpus: {gpus}}}")[0]
+
+
 @pytest.mark.parametrize(
     ("key", "hint"),
     [
