@@ -5,7 +5,7 @@ import os
 import pytest
 
 from clearway.adapters.local import containers, docker, launching
-from clearway.model.events import DeviceDown, JobFinished, JobStarted, JobStopped
+from clearway.model.events import DeviceDown, JobFinished, JobResized, JobStarted, JobStopped
 from clearway.model.jobs import Outcome, StopCause
 from clearway.model.plan import Migrate, Stop
 from support.benches import Behaviour, wait_until
@@ -95,3 +95,14 @@ def test_move_that_cannot_be_made_frees_the_devices_when_the_old_processes_are_g
     assert (stopped.generation, stopped.cause) == (2, StopCause.UNSTARTABLE)
     assert "found systemd" in stopped.reason
     assert not is_alive(pid)
+
+
+def test_job_that_is_moved_while_docker_is_asked_begins_where_it_was_moved_to(bench, answer):
+    bench.add(1, "true", run={"image": "train:1"})
+    bench.start(1)
+    bench.behave(1, Behaviour.ENDS_WELL)
+    bench.perform(Migrate(1, 2, bench.allocate((0, (1,)))))
+    assert bench.wait(JobFinished, 1).generation == 2
+    assert [type(event) for event in bench.of(1)] == [JobResized, JobStarted, JobFinished]
+    answer(UNFIT)
+    wait_until(lambda: not bench.backend._docker.is_asked, "the answer")

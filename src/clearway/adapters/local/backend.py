@@ -426,8 +426,11 @@ class LocalBackend:
         note.devices |= old.devices
         note.nodes |= old.nodes
         note.is_started, note.saved_at_ms = old.is_started, old.saved_at_ms
-        note.before = old.before or old.generation
-        self._launch(now_ms, command, is_move=True)
+        if isinstance(old.waiting, Start):  # the keeper has heard nothing of it: it begins there
+            self._due.append(JobResized(now_ms, command.job, command.generation))
+        else:
+            note.before = old.before or old.generation
+        self._launch(now_ms, command, is_move=note.before != 0)
 
     def _cap(self, _now_ms: int, command: Cap) -> None:
         """One that cannot be set is said once: then the budget only holds back what is not started yet."""
