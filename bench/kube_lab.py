@@ -86,11 +86,13 @@ class Api:
             return list((await response.json())["items"])
 
     async def delete_pods(self) -> None:
-        """Delete all pods at once, and wait until none is left."""
+        """Delete all pods at once, and wait until none is left. A server ends a call that takes it over a minute, and
+        goes on with the next from where it was."""
         async with self.session() as session:
             while True:
-                async with session.delete(PODS, params={"gracePeriodSeconds": "0"}) as response:
-                    await response.read()
+                with contextlib.suppress(aiohttp.ServerDisconnectedError):
+                    async with session.delete(PODS, params={"gracePeriodSeconds": "0"}) as response:
+                        await response.read()
                 async with session.get(PODS, params={"limit": "1"}) as response:
                     if not (await response.json())["items"]:
                         return
