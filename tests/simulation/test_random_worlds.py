@@ -4,11 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from clearway.engine.policy import Backfill, Elasticity, Placement, Preemption, PreemptMode
+from clearway.engine.policy import Backfill, Elasticity, Placement, Preemption, PreemptMode, Qos
 from clearway.forecast.runtime import RuntimeHistory
 from clearway.kernel import Kernel
+from clearway.model.errors import InternalError
+from clearway.model.plan import Start
 from clearway.policies.named import POLICY_NAMES, named_policy
-from clearway.sim.random_world import make_power_world, make_world
+from clearway.sim.random_world import make_linked_world, make_power_world, make_world
+from support.shrink import Parts, keep, parts_of, shrink_world, tell_smallest
 from support.worlds import run_checked
 
 EASY = named_policy("easy")
@@ -25,14 +28,38 @@ POLICIES = (
         elasticity=Elasticity(enabled=True, interval_ms=1_000),
     ),
 )
+MAKERS = (make_power_world, make_world, make_world, make_linked_world, make_world)
+QOS = (Qos(name="high", priority=100), Qos(name="normal", priority=10))
+
+
+def world_of(seed):
+    """Maker, seed and policy: every policy meets power budgets, and links, QOS and priorities below 0."""
+    policy = POLICIES[seed % len(POLICIES)]
+    make = MAKERS[seed // len(POLICIES) % len(MAKERS)]
+    return make, seed, replace(policy, qos=QOS) if make is make_linked_world else policy
+
+
+def check_world(make, seed, policy, *more_checkers):
+    """Replay a world with every checker on; a failure tells the smallest part of it found that fails alike."""
+
+    def failure_of(world):
+        try:
+            run_checked(world, Kernel(policy, RuntimeHistory()), *more_checkers)
+        except Exception as error:
+            error.add_note(f"policy {policy.name}")
+            return error
+        return None
+
+    error = failure_of(make(seed))
+    if error is not None:
+        tell_smallest(error, make, seed, lambda world: type(failure_of(world)) is type(error))
+        raise error
 
 
 @pytest.mark.slow
 def test_random_worlds_keep_every_invariant_under_every_policy(seeds):
     for seed in seeds:
-        policy = POLICIES[seed % len(POLICIES)]
-        make = make_power_world if seed % 5 == 0 else make_world
-        run_checked(make(seed), Kernel(policy, RuntimeHistory()))
+        check_world(*world_of(seed))
 
 
 KEPT = (
@@ -65,4 +92,43 @@ KEPT = (
 @pytest.mark.parametrize(("seed", "name", "make"), KEPT)
 def test_worlds_that_once_broke_an_invariant_keep_it(seed, name, make):
     policy = next(policy for policy in POLICIES if policy.name == name)
-    run_checked(make(seed), Kernel(policy, RuntimeHistory()))
+    check_world(make, seed, policy)
+
+
+class NoSecondStart:
+    """A checker that is wrong: it takes offence at every job that starts again."""
+
+    def watch(self, _, commands):
+        if any(isinstance(command, Start) and command.generation > 1 for command in commands):
+            raise InternalError("a job starts again")
+
+
+def test_a_failing_world_is_shrunk_to_a_job_a_fault_and_a_node_that_can_be_run_alone():
+    with pytest.raises(InternalError) as failure:
+        check_world(make_world, 55, EASY, NoSecondStart())
+    policy, smallest = failure.value.__notes__
+    parts = Parts(jobs=(22,), nodes=("node-3",), faults=(0,), events=())
+    assert policy == "policy easy"
+    assert "the smallest world found has 1 of 37 jobs, 1 of 6 nodes, 1 of 6 faults, 0 of 8 events" in smallest
+    assert smallest.endswith(f"which is keep(make_world(55), {parts})")
+    with pytest.raises(InternalError, match="a job starts again"):
+        run_checked(keep(make_world(55), parts), Kernel(EASY, RuntimeHistory()), NoSecondStart())
+
+
+def test_shrinking_ends_after_so_many_tries_with_the_smallest_world_so_far():
+    world, tries = make_world(55), []
+    best = shrink_world(world, lambda smaller: tries.append(smaller) or len(tries) % 3 == 0, tries_max=20)
+    assert len(tries) <= 20
+    assert 0 < len(best) < len(parts_of(world))
+
+
+def test_worlds_with_links_differ_from_their_worlds_in_links_qos_and_priority_only():
+    plain, linked = make_world(55), make_linked_world(55)
+    jobs = [
+        replace(job, spec=replace(job.spec, qos="", priority=was.spec.priority))
+        for job, was in zip(linked.workload.jobs, plain.workload.jobs, strict=True)
+    ]
+    unlinked = replace(linked.cluster, links=())
+    assert replace(linked, workload=replace(linked.workload, jobs=jobs), cluster=unlinked) == plain
+    assert linked.cluster.links
+    assert min(job.spec.priority for job in linked.workload.jobs) < 0

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from clearway.model.cluster import ClusterSpec, DeviceGroup, NodeSpec, QueueSpec, Quota, TenantSpec
+from clearway.model.cluster import ClusterSpec, DeviceGroup, LinkSpec, NodeSpec, QueueSpec, Quota, TenantSpec
 from clearway.model.events import (
     DemandForecast,
     Event,
@@ -45,6 +45,7 @@ JOBS_MAX: Final = 40
 SPAN_MS: Final = 2 * HOUR_MS
 """Jobs are submitted, and things fail, within this time."""
 URGENT: Final = QueueName("urgent")
+QOS: Final = ("", "high", "normal", "unknown")
 MODELS: Final = ("small", "large")
 
 Thing = TypeVar("Thing")
@@ -82,6 +83,22 @@ def make_power_world(seed: int) -> World:
         cluster=replace(world.cluster, nodes=nodes, power_budget_watts=_between(draw, most // 10, most)),
         extra_events=tuple(sorted((*world.extra_events, *changes), key=lambda event: event.at_ms)),
     )
+
+
+def make_linked_world(seed: int) -> World:
+    """The world of `seed` with links that cost time, wide ones most, and jobs that name a QOS or ask to come last."""
+    world, draw = make_world(seed), np.random.default_rng([seed, 7])
+    widest = sorted(_between(draw, 1, 400) for _ in DomainLevel)
+    links = tuple(
+        (str(level), LinkSpec(bandwidth_gbps=float(gbps), latency_us=float(_between(draw, 0, 500))))
+        for level, gbps in zip(DomainLevel, reversed(widest), strict=True)
+        if _chance(draw, 0.7)
+    )
+    jobs = [
+        replace(job, spec=replace(job.spec, qos=_pick(draw, QOS), priority=_between(draw, -3, 3)))
+        for job in world.workload.jobs
+    ]
+    return replace(world, workload=replace(world.workload, jobs=jobs), cluster=replace(world.cluster, links=links))
 
 
 def make_world(seed: int) -> World:
