@@ -7,6 +7,7 @@ One command a line; `#` begins a comment; `at TIME` before a command moves the c
     queue debug priority=10 running=2           also devices= and job-devices=
     tenant a quota=8 borrow=4 lend=0 parent=b
     submit 1 gpus=8 replicas=2 limit=1h         see `make_job`; ids may be a range, all at once: submit 5-20
+    sbatch 1 -t 30:00 --gpus=8                  a batch script with these options, and what was understood or is wrong
     finish 1 [FAILED]                           a running job ends
     stop 1 [node_failed] [saved=10m]            it leaves its devices and waits again; a cancelled one ends
     suspended 1                                 it is frozen, in a slow world
@@ -31,6 +32,7 @@ from clearway.kernel import Kernel
 from clearway.model.allocation import Allocation
 from clearway.model.cluster import DeviceGroup, NodeSpec, QueueSpec, Quota, TenantSpec
 from clearway.model.commands import Command, WakeAt
+from clearway.model.errors import InputError
 from clearway.model.events import (
     Batch,
     CheckpointSaved,
@@ -59,6 +61,7 @@ from clearway.model.events import (
 from clearway.model.ids import JobId, NodeName, QueueName, TenantName
 from clearway.model.jobs import Outcome, StopCause
 from clearway.model.plan import Cap, Migrate, Resize, Start, Stop, Suspend
+from clearway.wire.sbatch import parse_sbatch
 from clearway.wire.units import parse_duration, parse_memory, parse_power
 from support.scenario_jobs import make_job, make_policy, options_of, whole_milli
 
@@ -104,6 +107,7 @@ class World:
             "queue": self._queue,
             "tenant": self._tenant,
             "submit": self._submit,
+            "sbatch": self._sbatch,
             "finish": self._finish,
             "stop": self._stop,
             "suspended": self._suspended,
@@ -278,6 +282,16 @@ class World:
         options, numbers = options_of(words[1:]), range(int(first), int(last or first) + 1)
         specs = [make_job(JobId(number), options, self.now_ms) for number in numbers]
         self.feed(Batch(self.now_ms, tuple(JobSubmitted(self.now_ms, spec) for spec in specs)))
+
+    def _sbatch(self, words: list[str]) -> None:
+        script = f"#!/bin/sh\n#SBATCH {' '.join(words[1:])}\n"
+        try:
+            read = parse_sbatch(script, source="job.sh", now_ms=self.now_ms, first_id=int(words[0]), user="ada")
+        except InputError as error:
+            self.out.append(f"    {error}")
+            return
+        self.out += [f"    {note}" for note in read.notes]
+        self.feed(Batch(self.now_ms, tuple(JobSubmitted(self.now_ms, spec) for spec in read.jobs)))
 
     def _finish(self, words: list[str]) -> None:
         job = JobId(int(words[0]))
