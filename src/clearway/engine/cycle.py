@@ -177,7 +177,9 @@ class Planner:
             moves.extend(self._make_starts(started))
         if self._touches_running:
             rows = frozenset(self.out[OUT_ROW, :started].tolist())
-            moves.extend(improve_plan(self._trial, rows, stopped, self._tried))
+            # A larger start could be beyond the power budget.
+            planned = moves if self._gate is None else []
+            moves.extend(improve_plan(self._trial, planned, rows, stopped, self._tried))
             self._retry_ms = self._next_unprotected_ms()
             if started:
                 undo_entry(started, self._desk_door, state.door)

@@ -1,5 +1,6 @@
 """Step 6: give devices that nobody waits for to the elastic jobs that gain most from them."""
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -18,7 +19,7 @@ from clearway.engine.trial import Trial
 from clearway.engine.view import jobs_view
 from clearway.model.allocation import Allocation
 from clearway.model.jobs import JobSpec
-from clearway.model.plan import Move, Resize
+from clearway.model.plan import Move, Resize, Start
 from clearway.model.units import FOREVER_MS
 
 GROWN_MAX: Final = 16
@@ -55,10 +56,24 @@ def grow_jobs(trial: Trial, stopped: frozenset[int]) -> list[Move]:
             continue
         if state.now_ms - record.resized_ms < settings.interval_ms and record.resized_ms:
             continue
-        move = _grow(trial, record)
-        if move is not None:
-            moves.append(move)
+        assert record.allocation is not None
+        larger = _grow(trial, record, record.allocation)
+        if larger is not None:
+            moves.append(Resize(record.spec.id, record.generation + 1, larger))
     return moves
+
+
+def enlarge_starts(trial: Trial, moves: list[Move]) -> None:
+    """Let elastic jobs that the plan starts have at once what they would grow to: not a start now and another a moment
+    later. The trial is left with the effects on it."""
+    for place, move in enumerate(moves):
+        if not isinstance(move, Start):
+            continue
+        record, held = trial.state.jobs[move.job], move.allocation
+        if record.spec.elastic is None or held.replicas >= record.spec.replicas_max:
+            continue
+        if holds_whole_devices(record.spec) and (larger := _grow(trial, record, held)) is not None:
+            moves[place] = replace(move, allocation=larger)
 
 
 def _by_gain(state: ClusterState) -> list[JobRecord]:
@@ -77,22 +92,37 @@ def _gain(record: JobRecord) -> float:
     return speedup(record.spec, held + 1) / speedup(record.spec, held) - 1.0
 
 
-def _grow(trial: Trial, record: JobRecord) -> Move | None:
-    """Grow one job by as many replicas as fit and pay, or None."""
-    state, spec, held = trial.state, record.spec, record.allocation
-    assert held is not None
+def _grow(trial: Trial, record: JobRecord, held: Allocation) -> Allocation | None:
+    """What the job holds with as many replicas more as fit and pay; None = it does not grow. held: what it has."""
+    state, spec = trial.state, record.spec
     free = (1000 * int(state.inventory.totals[-1]) - headroom_milli(state)) // spec.request.device_milli
-    more = _worthwhile(state, record, min(free, spec.replicas_max - held.replicas))
-    while more > 0:
-        allowed = within_limits(state, record.row, more * spec.request.device_milli, starts=False)
-        added = trial.place_more(record.row, more) if allowed else None
-        allocation = held if added is None else _joined(held, added)
-        if added is not None and _is_faster(state, spec, held, allocation):
-            trial.claim(record.row, added)
-            trial.count(record.row, more * spec.request.device_milli)
-            return Resize(spec.id, record.generation + 1, allocation)
-        more //= 2
-    return None
+    most = count = _worthwhile(state, record, held, min(free, spec.replicas_max - held.replicas))
+    best, fits, refused = held, 0, most + 1
+    while count > fits:
+        larger = _larger(trial, record, held, count)
+        if larger is None:
+            refused = count
+        else:
+            best, fits = larger, count
+        count = (fits + refused) // 2
+    if not fits:
+        return None
+    devices = best.devices[len(held.devices) :]
+    trial.claim(record.row, Allocation(best.nodes[held.replicas :], devices))
+    trial.count(record.row, fits * spec.request.device_milli)
+    return best
+
+
+def _larger(trial: Trial, record: JobRecord, held: Allocation, more: int) -> Allocation | None:
+    """With so many replicas more, where limits and free devices let it have them and it is faster there."""
+    state, spec = trial.state, record.spec
+    if not within_limits(state, record.row, more * spec.request.device_milli, starts=False):
+        return None
+    added = trial.place_more(record.row, held, more)
+    if added is None:
+        return None
+    larger = _joined(held, added)
+    return larger if _is_faster(state, spec, held, larger) else None
 
 
 def _joined(held: Allocation, added: Allocation) -> Allocation:
@@ -109,18 +139,18 @@ def _is_faster(state: ClusterState, spec: JobSpec, held: Allocation, larger: All
     return gain > 0 and gain >= more * state.policy.elasticity.marginal_min * speedup(spec, 1)
 
 
-def _worthwhile(state: ClusterState, record: JobRecord, most: int) -> int:
-    """How many replicas more, at most `most`, add enough speed per device and pay for the resize."""
-    spec, held = record.spec, record.allocation
-    assert held is not None
+def _worthwhile(state: ClusterState, record: JobRecord, held: Allocation, most: int) -> int:
+    """How many replicas more, at most `most`, add enough speed per device and pay for the resize: that of a job which
+    starts costs nothing."""
+    spec = record.spec
     count = 0
     while count < most:
         step = speedup(spec, held.replicas + count + 1) - speedup(spec, held.replicas + count)
         if step < state.policy.elasticity.marginal_min * speedup(spec, 1):
             break
         count += 1
-    if count == 0 or spec.checkpoint is None:
-        return count if spec.checkpoint is not None or spec.elastic is not None else 0
+    if count == 0 or spec.checkpoint is None or record.allocation is None:
+        return count
     remaining_ms = int(jobs_view(state, np.array([record.row])).remaining_ms[0])
     if remaining_ms >= FOREVER_MS:
         return count

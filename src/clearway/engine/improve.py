@@ -1,6 +1,6 @@
 """Steps 6 to 8 of the cycle: what to change about jobs that run, for those that wait."""
 
-from clearway.engine.elastic import grow_jobs
+from clearway.engine.elastic import enlarge_starts, grow_jobs
 from clearway.engine.policy import Policy, PreemptMode
 from clearway.engine.preempt import HELPED_REASONS, LOOKED_MAX, make_room
 from clearway.engine.state import ClusterState
@@ -14,10 +14,13 @@ def touches_running(policy: Policy) -> bool:
     return policy.preemption.mode is not PreemptMode.NEVER or policy.elasticity.enabled
 
 
-def improve_plan(trial: Trial, started: frozenset[int], stopped: frozenset[int], tried: set[int]) -> list[Move]:
+def improve_plan(
+    trial: Trial, planned: list[Move], started: frozenset[int], stopped: frozenset[int], tried: set[int]
+) -> list[Move]:
     """Moves of running jobs, given that the plan's starts are held in the tables. The trial is left as it was.
 
-    stopped: rows of running jobs that the plan tells to stop. tried: see `make_room`.
+    planned: moves of the plan whose starts may be made larger. stopped: rows of running jobs that the plan tells to
+    stop. tried: see `make_room`.
     """
     state, policy = trial.state, trial.state.policy
     mark = trial.mark()
@@ -25,6 +28,7 @@ def improve_plan(trial: Trial, started: frozenset[int], stopped: frozenset[int],
     try:
         moves.extend(make_room(trial, started, stopped, tried))
         if policy.elasticity.enabled and not moves and not _someone_waits(state, started):
+            enlarge_starts(trial, planned)
             moves.extend(grow_jobs(trial, stopped))
     finally:
         trial.undo_to(mark)

@@ -113,17 +113,16 @@ class Trial:
             return None
         return Allocation(nodes, devices)
 
-    def place_more(self, row: int, replicas: int) -> Allocation | None:
-        """Where `replicas` replicas more of a job that holds devices would go now, reservations respected, within the
+    def place_more(self, row: int, held: Allocation, replicas: int) -> Allocation | None:
+        """Where `replicas` replicas of the job more than it holds would go now, reservations respected, within the
         widest domain that it allows; None when nowhere."""
-        table, record = self.state.rows.table, self.state.by_row[row]
+        table = self.state.rows.table
         widest = int(table[JOB_WIDEST, row])
         if widest == LEVEL_SITE:
             return self.place(row, replicas)
-        assert record.allocation is not None
         nodes = np.zeros(replicas, dtype=np.int64)
-        devices = np.zeros(replicas * record.spec.request.devices, dtype=np.int64)
-        cls, beside = int(table[JOB_CLASS, row]), int(record.allocation.devices[0])
+        devices = np.zeros(replicas * self.state.by_row[row].spec.request.devices, dtype=np.int64)
+        cls, beside = int(table[JOB_CLASS, row]), int(held.devices[0])
         if not place_beside_entry(cls, widest, beside, FOREVER_MS, self.weights, nodes, devices, self.state.door):
             return None
         return Allocation(nodes, devices)

@@ -155,3 +155,13 @@ def test_what_is_kept_for_a_job_is_no_more_than_it_may_have_now():
     kernel.handle(JobBounded(3, 2, 2))
     (start,) = [one for one in kernel.handle(JobStopped(4, 1, 1, StopCause.PREEMPTED)) if isinstance(one, Start)]
     assert (start.job, start.allocation.replicas) == (2, 2)
+
+
+def test_an_elastic_job_starts_with_all_that_it_would_grow_to():
+    """Not with fewer now, and again a moment later."""
+    kernel = make_kernel(ELASTIC)
+    add_nodes(kernel, 2, 4)
+    commands = submit(kernel, {"replicas": 1, "elastic": Elastic(replicas_min=1, replicas_max=7)})
+    (start,) = [move for move in commands if isinstance(move, Start)]
+    assert start.allocation.replicas == 7
+    assert not kernel.handle(JobStarted(1, 1, 1))
