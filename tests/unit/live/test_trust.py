@@ -27,29 +27,39 @@ class Watch:
         self._fails = fails
         self._bad = bad
         self.shown = set()
+        self.unheard = []
         self.unclear = []
         self.told = {f"n{node}": set() for node in range(nodes)}
 
     def __call__(self, job, nodes):
+        """Whether the start fails."""
         is_bad = self._fails(job, nodes)
         names = tuple(dict.fromkeys(nodes))
+        if is_bad and self._bad in names:
+            taken = self.told[self._bad]
+            assert len(taken) < MOST or job in taken, f"the bad node was given {job} after {taken} had told of it"
         if is_bad:
-            doubtful = {name for name in names if name not in self.shown} or set(names)
-            self.shown -= doubtful
-            self.unclear.append((job, doubtful))
-            if self._bad in names:
-                taken = self.told[self._bad]
-                assert len(taken) < MOST or job in taken, f"the bad node was given {job} after {taken} had told of it"
-        self._tell()
+            self.unheard.append((job, names))
         return is_bad
 
     def note_good(self, names):
         """Something has started on these nodes."""
-        for name in names:
-            self.shown.add(name)
-            self.told[name].clear()
-            self.unclear = [(job, doubtful - {name}) for job, doubtful in self.unclear]
-        self._tell()
+        self.unheard.append((None, tuple(names)))
+
+    def hear(self):
+        """The control plane hears of all that happened."""
+        for job, names in self.unheard:
+            if job is None:
+                for name in names:
+                    self.shown.add(name)
+                    self.told[name].clear()
+                    self.unclear = [(other, doubtful - {name}) for other, doubtful in self.unclear]
+            else:
+                doubtful = {name for name in names if name not in self.shown} or set(names)
+                self.shown -= doubtful
+                self.unclear.append((job, doubtful))
+            self._tell()
+        self.unheard.clear()
 
     def _tell(self):
         for job, doubtful in self.unclear:
@@ -67,7 +77,14 @@ def make_plane(fails, nodes, bad):
         plane.watch.note_good(plane.backend.specs[node].name for node in run.allocation.nodes.tolist())
         begin(at_ms, run)
 
-    plane.backend._begin_work = note_and_begin
+    observe = plane.backend.observe
+
+    def hear_and_observe(now_ms):
+        events = observe(now_ms)
+        plane.watch.hear()
+        return events
+
+    plane.backend._begin_work, plane.backend.observe = note_and_begin, hear_and_observe
     return plane.start()
 
 
