@@ -70,8 +70,8 @@ def test_every_resource_of_the_kustomization_is_there():
 
 
 def pod():
-    (stateful_set,) = read("scheduler.yaml")
-    return stateful_set["spec"]["template"]["spec"]
+    deployment, _volume = read("scheduler.yaml")
+    return deployment["spec"]["template"]["spec"]
 
 
 def container():
@@ -93,6 +93,18 @@ def test_files_of_the_volume_stay_private_over_restarts():
 
 
 def test_state_lies_on_the_volume():
+    deployment, claim = read("scheduler.yaml")
+    volumes = {volume["name"]: volume for volume in pod()["volumes"]}
+    assert volumes["state"]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
     variables = {variable["name"]: variable["value"] for variable in container()["env"]}
     mounts = {mount["name"]: mount["mountPath"] for mount in container()["volumeMounts"]}
     assert variables[STATE_DIR_VARIABLE] == mounts["state"]
+
+
+def test_the_lease_of_the_configuration_is_the_one_that_is_made():
+    replicas = DEPLOY.parent / "kubernetes-replicas"
+    lease, role, _ = yaml.safe_load_all((replicas / "lease.yaml").read_text(encoding="utf-8"))
+    name = lease["metadata"]["name"]
+    assert role["rules"][0]["resourceNames"] == [name]
+    assert load_config(replicas / "clearway.yaml").lease == f"{lease['metadata']['namespace']}/{name}"
