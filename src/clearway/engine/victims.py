@@ -186,7 +186,7 @@ def find_victims(state: ClusterState, row: int) -> list[Victim]:
     but time.
     """
     rows = running_candidates(state)
-    if len(rows) == 0:
+    if len(rows) == 0 or not state.by_row[row].spec.preempts:
         return []
     table = state.rows.table
     reclaim = reclaimable(state, rows, row)

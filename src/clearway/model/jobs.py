@@ -187,7 +187,8 @@ class JobSpec:
     limit_ms: killed after this run time (None = never). estimate_ms: the user's own guess, used for planning only.
     depends_on_any: one of its dependencies is enough.
     priority: higher first, within its queue's priority. not_before_ms / deadline_ms: absolute times.
-    latency_target_ms: for tasks and services, the start latency that its user was promised (report only).
+    latency_target_ms: the wait before its start that its user was promised; only measured (`latency_target_ratio`).
+    preempts: whether running jobs may be told to make room for it.
     requeue: whether it may run again after a run that was lost; if not, it is never preempted, and the loss is its end.
     oracle_ms: the true run time, filled by the twin for clairvoyant policies; None everywhere else.
     """
@@ -210,6 +211,7 @@ class JobSpec:
     preemptible: bool = True
     requeue: bool = True
     suspendable: bool = False
+    preempts: bool = True
     held: bool = False
     dependencies: tuple[Dependency, ...] = ()
     depends_on_any: bool = False

@@ -125,3 +125,11 @@ def test_job_that_left_is_paid_for_only_once():
     (leaver,) = [job for job, record in kernel.state.jobs.items() if record.phase == PHASE_STOPPING]
     kernel.handle(JobStopped(1, leaver, 1, StopCause.PREEMPTED))
     assert kernel.state.jobs[3].allocation is not None
+
+
+def test_nobody_is_told_to_leave_for_a_job_that_preempts_nobody():
+    kernel = make_full(8)
+    assert stops(submit(kernel, {"devices": 8, "priority": 1}, at_ms=1)) == [1]
+    kernel = make_full(8)
+    assert stops(submit(kernel, {"devices": 8, "priority": 1, "preempts": False}, at_ms=1)) == []
+    assert stops(submit(kernel, {"devices": 8, "priority": 1}, at_ms=2)) == [1]

@@ -195,7 +195,7 @@ class PodFacts:
     device_claims: names of its ResourceClaims, "" = one that is still to be made; claim_sources: what its spec says of
     them, the same in pods of one template. generation: counts changes of its spec, the binding apart; 0 = unknown.
     share: the part of a device that it asks. device_spread: devices of each container. held: ids of devices of which
-    HAMi gave it a part. priority_class: its name, "" = none.
+    HAMi gave it a part. priority_class: its name, "" = none. preempts: whether others may be evicted for it.
     """
 
     uid: str
@@ -229,6 +229,7 @@ class PodFacts:
     device_spread: tuple[int, ...] = ()
     held: tuple[str, ...] = ()
     priority_class: str = ""
+    preempts: bool = True
     generation: int = field(default=0, compare=False)
     unsupported: tuple[str, ...] = ()
 

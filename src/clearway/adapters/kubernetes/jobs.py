@@ -71,6 +71,7 @@ def make_job(number: JobId, group: Group, pods: Sequence[PodFacts], wants: Wants
         network=_network(said, first),
         checkpoint=_checkpoint(said, first),
         preemptible=said.get(PREEMPTIBLE, "true") != "false",
+        preempts=all(pod.preempts for pod in pods),
     )
 
 

@@ -199,6 +199,7 @@ def _parse_pod(data: Json, config: KubernetesConfig) -> PodFacts:
         device_spread=tuple(one.get(GPU, 0) for one in each) if device == GPU else (),
         held=find_held(annotations)[: devices.get(GPU, 0)],  # anybody can write annotations
         priority_class=spec.get("priorityClassName") or "",
+        preempts=spec.get("preemptionPolicy") != "Never",
         generation=int(metadata.get("generation") or 0),
         unsupported=(*_find_unsupported(devices), *unsupported),
     )

@@ -125,6 +125,15 @@ ALL = tuple(range(8))
 # --- arriving ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("policies", "preempts"), [(("PreemptLowerPriority", None), True), (("Never", None), False)])
+def test_gang_evicts_nobody_where_the_class_of_one_of_its_pods_says_so(policies, preempts):
+    world = World(n1=8)
+    for index, said in enumerate(policies):
+        world.put(f"w{index}", owner=JOB, index=index, preemptionPolicy=said)
+    world.answer_sizes(make_job_object(2))
+    assert [job.preempts for job in world.accept()] == [preempts]
+
+
 def test_pods_may_name_the_queues_of_the_configuration_as_it_is_by_then():
     world = World(n1=8)
     named = {"labels": {"kueue.x-k8s.io/queue-name": "night"}}
