@@ -22,6 +22,7 @@ JOB_DEFAULTS = {
     "end_ms": -1,
     "run_ms": 1_000,
     "limit_ms": FOREVER_MS,
+    "latency_ms": FOREVER_MS,
     "devices_milli": 1_000,
     "held_device_ms": 0,
     "lost_device_ms": 0,

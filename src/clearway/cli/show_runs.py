@@ -1,5 +1,6 @@
 """Runs of the twin on the screen: one in detail, several side by side."""
 
+import math
 from typing import Final
 
 from rich.text import Text
@@ -19,6 +20,7 @@ SPREADS: Final = ("wait_s", "jct_s", "bounded_slowdown", "finish_time_fairness")
 SINGLE: Final = (
     "jobs_total",
     "jobs_finished",
+    "latency_target_ratio",
     "makespan_s",
     "device_allocation_ratio",
     "effective_use_ratio",
@@ -65,6 +67,8 @@ def _show_metrics(session: Session, run: Run) -> None:
     )
     table = make_table(session, ("Metric", "Value"))
     for key in SINGLE:
+        if key == "latency_target_ratio" and math.isnan(run.metrics.latency_target_ratio):
+            continue  # no job was promised anything
         definition = DEFINITIONS[key]
         add_row(table, (label_of(session, definition), render_quantity(getattr(run.metrics, key), definition.unit)))
     show_table(session, title, table)

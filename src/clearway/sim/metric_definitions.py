@@ -63,6 +63,16 @@ METRICS: Final = (
         "从提交到首次启动的时间。统计已启动的作业。",
     ),
     _row(
+        "latency_target_ratio",
+        "ratio",
+        "Started in time",
+        "按时启动率",
+        "Of the jobs with a latency target (`latency_target` in a job file), those whose wait was within it; one that "
+        "never started is not in time. Null where no job has one.",
+        "在设有延迟目标（作业文件中的 latency_target）的作业中，等待时间未超过目标的比例；从未启动的作业不算按时。"
+        "没有作业设目标时为空。",
+    ),
+    _row(
         "queued_s",
         "s",
         "Time in queue",

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from clearway.model.units import MILLI, SECOND_MS
+from clearway.model.units import FOREVER_MS, MILLI, SECOND_MS
 from clearway.sim.metric_definitions import METRICS, SLOWDOWN_FLOOR_S, MetricDefinition, render_metrics_doc
 from clearway.sim.result import NEVER_MS, IntColumn, JobColumns, Series, SimResult
 
@@ -79,6 +79,7 @@ class Metrics:
     jobs_started: int
     jobs_finished: int
     wait_s: Spread
+    latency_target_ratio: float
     queued_s: Spread
     jct_s: Spread
     bounded_slowdown: Spread
@@ -124,6 +125,7 @@ def compute_metrics(result: SimResult) -> Metrics:
         jobs_started=int(derived.is_started.sum()),
         jobs_finished=int(finished.sum()),
         wait_s=_spread(derived.wait_ms[derived.is_started] / SECOND_MS),
+        latency_target_ratio=_in_time_ratio(jobs, derived),
         queued_s=_spread(jobs.waited_ms[derived.is_started] / SECOND_MS),
         jct_s=_spread(derived.jct_ms[finished] / SECOND_MS),
         bounded_slowdown=_spread(_bounded_slowdown(derived)),
@@ -188,6 +190,12 @@ def _spread(values: FloatColumn) -> Spread:
 
 def _ratio(part: float, whole: float) -> float:
     return part / whole if whole else math.nan
+
+
+def _in_time_ratio(jobs: JobColumns, derived: _Derived) -> float:
+    promised = jobs.latency_ms != FOREVER_MS
+    kept = promised & derived.is_started & (derived.wait_ms <= jobs.latency_ms)
+    return _ratio(float(kept.sum()), float(promised.sum()))
 
 
 def _makespan_ms(jobs: JobColumns) -> int:

@@ -59,6 +59,7 @@ def render_result_json(
         "jobs_finished": metrics.jobs_finished,
         "skipped": [{"reason": each.reason, "count": each.count, "lines": list(each.lines)} for each in skipped],
         "wait_s": _spread(metrics.wait_s),
+        "latency_target_ratio": metrics.latency_target_ratio,
         "queued_s": _spread(metrics.queued_s),
         "jct_s": _spread(metrics.jct_s),
         "bounded_slowdown": _spread(metrics.bounded_slowdown),

@@ -294,7 +294,8 @@ class Recorder:
             start_ms=_column(self._start),
             end_ms=_column(self._end),
             run_ms=np.array([job.run_ms for job in jobs], dtype=np.int64),
-            limit_ms=np.array([FOREVER_MS if s.limit_ms is None else s.limit_ms for s in specs], dtype=np.int64),
+            limit_ms=_times_or_forever([spec.limit_ms for spec in specs]),
+            latency_ms=_times_or_forever([spec.latency_target_ms for spec in specs]),
             devices_milli=np.array(self._milli, dtype=np.int64),
             held_device_ms=held // MILLI,
             lost_device_ms=_column(self._lost) // MILLI,
@@ -323,6 +324,10 @@ class Recorder:
             running_jobs=columns[5],
             stranded_milli=columns[6],
         )
+
+
+def _times_or_forever(times_ms: Sequence[int | None]) -> IntColumn:
+    return np.array([FOREVER_MS if time_ms is None else time_ms for time_ms in times_ms], dtype=np.int64)
 
 
 def asked_milli(job: TraceJob) -> int:

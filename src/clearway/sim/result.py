@@ -18,6 +18,7 @@ class JobColumns:
     limit_ms: FOREVER_MS = none. devices_milli: devices asked for (replicas × devices × share), thousandths.
     held_device_ms: device-milliseconds that the job held, all starts together (thousandths divided out).
     lost_device_ms: of these, work done again after a preemption or a failure, plus restart and checkpoint time.
+    latency_ms: the wait that its user was promised (`latency_target`); FOREVER_MS = none.
     waited_ms: time in the queue over all its waits (start_ms − submit_ms is the first wait only).
     kind, tenant, queue, outcome, model: codes into the `*_names` tuples; outcome −1 = not ended.
     """
@@ -28,6 +29,7 @@ class JobColumns:
     end_ms: IntColumn
     run_ms: IntColumn
     limit_ms: IntColumn
+    latency_ms: IntColumn
     devices_milli: IntColumn
     held_device_ms: IntColumn
     lost_device_ms: IntColumn

@@ -44,6 +44,13 @@ def test_wait_counts_started_jobs_and_completion_time_counts_finished_jobs():
     assert metrics.makespan_s == 30.0
 
 
+def test_starts_in_time_count_among_jobs_with_a_latency_target_whether_they_started_or_not():
+    starts, targets = [100, 101, -1, 9_000], [100, 100, 100, FOREVER_MS]
+    jobs = make_columns(4, start_ms=starts, latency_ms=targets, end_ms=10_000)
+    assert measure(jobs).latency_target_ratio == pytest.approx(1 / 3)
+    assert np.isnan(measure().latency_target_ratio)
+
+
 def test_percentiles_interpolate_linearly():
     jobs = make_columns(11, start_ms=np.arange(11) * 1_000, end_ms=20_000)
     wait = measure(jobs).wait_s

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clearway.model.jobs import Checkpoint, Outcome
+from clearway.model.units import FOREVER_MS
 from clearway.sim.progress import REFERENCE_PPM, Progress
 from clearway.sim.recorder import SAMPLES_MAX, Recorder, capacity_milli_ms, thin_samples
 from clearway.sim.result import RunStats
@@ -34,6 +35,11 @@ def test_columns_tell_the_life_of_a_job():
     assert (jobs.devices_milli[0], jobs.held_device_ms[0], jobs.limit_ms[0]) == (2_000, 210, 200)
     assert jobs.outcome_names[jobs.outcome[0]] == "COMPLETED"
     assert jobs.job_names == ("x",)
+
+
+def test_columns_carry_the_wait_that_was_promised():
+    recorder = make_recorder(make_trace_job(1, latency_target_ms=100), make_trace_job(2))
+    assert finish(recorder, 0).jobs.latency_ms.tolist() == [100, FOREVER_MS]
 
 
 def test_integrals_run_to_the_last_end_and_follow_the_capacity():

@@ -61,6 +61,7 @@ class Table:
 LINES: Final = (
     Line("wait_mean", lambda m: m.wait_s.mean, render_duration, -1),
     Line("wait_p99", lambda m: m.wait_s.p99, render_duration, -1),
+    Line("latency", lambda m: m.latency_target_ratio, render_ratio, 1),
     Line("jct_mean", lambda m: m.jct_s.mean, render_duration, -1, "jct_mean_s"),
     Line("jct_p99", lambda m: m.jct_s.p99, render_duration, -1),
     Line("makespan", lambda m: m.makespan_s, render_duration, -1, "makespan_s"),
@@ -79,7 +80,7 @@ LINES: Final = (
 def make_comparison(runs: Sequence[ReportRun], labels: Sequence[str], texts: Texts) -> Table:
     """A line for each measure, a column for each run, and one for the bounds."""
     bounds = _common_bounds(runs)
-    rows = [_comparison_row(line, runs, bounds, texts) for line in LINES]
+    rows = [_comparison_row(line, runs, bounds, texts) for line in LINES if _is_measured(line, runs)]
     finished = (f"{render_number(run.metrics.jobs_finished)} / {render_number(run.metrics.jobs_total)}" for run in runs)
     rows.append([Cell(texts["finished"]), *map(Cell, finished), *([Cell("")] if bounds else [])])
     return Table("", ["", *labels, *([texts["bound"]] if bounds else [])], rows)
@@ -142,6 +143,11 @@ def _comparison_row(line: Line, runs: Sequence[ReportRun], bounds: Bounds | None
     cells = [_measured(line, run, best) for run in runs]
     limit = [Cell(line.render(getattr(bounds, line.bound)) if line.bound else "")] if bounds else []
     return [Cell(texts[line.text]), *cells, *limit]
+
+
+def _is_measured(line: Line, runs: Sequence[ReportRun]) -> bool:
+    """A share of promises is a line where somebody was promised something; all others always are."""
+    return line.text != "latency" or any(math.isfinite(line.measure(run.metrics)) for run in runs)
 
 
 def _measured(line: Line, run: ReportRun, best: float) -> Cell:
