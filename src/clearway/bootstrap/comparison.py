@@ -59,6 +59,9 @@ COMPARED: Final = (
 )
 """What policies are compared by, in the order of the columns."""
 
+BOUNDED: Final = ("jct_mean_s", "makespan_s", "device_allocation_ratio")
+"""Metrics that have a limit, as `Bounds` names them."""
+
 ROUNDING: Final = 1e-9
 """By so much a ratio may lie above its bound because both are rounded."""
 
@@ -97,6 +100,12 @@ class Comparison:
     def first_runs(self) -> tuple[Run, ...]:
         """The run of the first seed of every policy."""
         return tuple(runs[0] for runs in self.runs)
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """By key of a metric, the mean over the seeds of its bound for the jobs that the first policy finished."""
+        bounds = [run.bounds for run in self.runs[0]]
+        return {key: float(np.mean([getattr(each, key) for each in bounds])) for key in BOUNDED}
 
 
 def make_comparison_request(

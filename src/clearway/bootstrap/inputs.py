@@ -14,7 +14,15 @@ from clearway.sim.faults import DEFAULT_FAULTS, Fault, fit_faults, sample_faults
 from clearway.sim.generate import is_synthetic
 from clearway.sim.profiles import SpeedModel, find_speed_model
 from clearway.sim.synthetic import generate_from_spec
-from clearway.sim.traces import FORMATS, describe_workload, is_inventory, read_cluster, read_workload, write_swf
+from clearway.sim.traces import (
+    FORMATS,
+    describe_workload,
+    detect_format,
+    is_inventory,
+    read_cluster,
+    read_workload,
+    write_swf,
+)
 from clearway.sim.workload import Workload
 from clearway.wire.cluster import parse_cluster_file, parse_cluster_short
 from clearway.wire.site import parse_site_file
@@ -74,7 +82,9 @@ def trace_formats() -> tuple[tuple[str, str], ...]:
 
 
 def is_drawn(trace: str, format_name: str | None) -> bool:
-    """Whether another seed gives another workload."""
+    """Whether another seed gives another workload. InputError for a file whose format has to be said and is not."""
+    if format_name is None and not is_synthetic(trace) and Path(trace).is_file():
+        format_name = detect_format(trace)
     return is_synthetic(trace) or format_name in DRAWN_FORMATS
 
 

@@ -131,12 +131,7 @@ def show_comparison(session: Session, comparison: Comparison, title: str = "") -
     for policy, figures in zip(comparison.request.policies, comparison.figures, strict=True):
         cells = [_cell(figure, metric.unit) for figure, metric in zip(figures, COMPARED, strict=True)]
         table.add_row(Text(policy), *cells)
-    bounds = first.bounds
-    limits = {
-        "jct_mean_s": bounds.jct_mean_s,
-        "makespan_s": bounds.makespan_s,
-        "device_allocation_ratio": bounds.device_allocation_ratio,
-    }
+    limits = comparison.limits
     cells = [Text(render_quantity(limits[m.key], m.unit) if m.key in limits else "") for m in COMPARED]
     table.add_section()
     table.add_row(Text(session.say("limit"), style="italic"), *cells)

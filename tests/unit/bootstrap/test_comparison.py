@@ -39,6 +39,13 @@ def test_figures_are_mean_and_sample_deviation_over_seeds(comparison):
     assert figure.deviation == pytest.approx((sum((wait - mean) ** 2 for wait in waits) / 2) ** 0.5)
 
 
+def test_a_limit_is_the_mean_over_the_seeds_like_the_figures_above_it(comparison):
+    bounds = [run.bounds for run in comparison.runs[0]]
+    assert len({bound.makespan_s for bound in bounds}) == 3
+    for key, limit in comparison.limits.items():
+        assert limit == pytest.approx(sum(getattr(bound, key) for bound in bounds) / 3)
+
+
 def test_the_smaller_wait_is_the_better_one(comparison):
     fifo, easy = (figure_of(comparison, policy, "wait_mean_s") for policy in ("fifo", "easy"))
     assert easy.mean < fifo.mean
@@ -78,3 +85,10 @@ def test_seeds_are_dropped_where_nothing_is_drawn():
 def test_seeds_count_from_the_given_one_where_failures_are_drawn():
     base = SimulationRequest(trace="log.swf", policy="", faults="default", seed=7)
     assert make_comparison_request(base, policies="fifo", seeds=3, processes=None).seeds == (7, 8, 9)
+
+
+def test_seeds_count_where_a_file_that_is_recognised_gives_rates_from_which_requests_are_drawn(tmp_path):
+    rates = tmp_path / "rates.csv"
+    rates.write_text("client,window_start_s,rate_rps,cv,arrival_model,param1,param2\n0,0,0.8,0.6,Gamma,3.1,0.4\n")
+    base = SimulationRequest(trace=str(rates), policy="")
+    assert make_comparison_request(base, policies="fifo", seeds=2, processes=None).seeds == (0, 1)
