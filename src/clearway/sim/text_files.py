@@ -6,6 +6,7 @@ U+FFFD, so that one bad name does not hide a whole log. Nothing here knows any f
 
 import gzip
 import io
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -17,6 +18,8 @@ ProgressCallback = Callable[[int, int], None]
 """Called with (bytes read so far, bytes in all) of the file on disk, and once more at the end with equal values."""
 
 GZIP_MAGIC = b"\x1f\x8b"
+BROKEN_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
+"""What reading compressed data that was cut or altered raises."""
 PROGRESS_EVERY_LINES = 20_000
 """Lines between two progress calls: some ten a second at reading speed, too few to cost anything."""
 HEAD_LINES = 40
@@ -48,7 +51,7 @@ def iterate_lines(path: Path, progress: ProgressCallback | None = None) -> Itera
                 if progress is not None and number % PROGRESS_EVERY_LINES == 0:
                     progress(raw.tell(), total)
                 yield number, line
-        except (EOFError, gzip.BadGzipFile) as error:
+        except BROKEN_GZIP as error:
             message = f"{path}:{number}: expected whole gzip data, found: {error}; fetch the file again"
             raise InputError(message) from error
     if progress is not None:
@@ -60,6 +63,6 @@ def read_head(path: Path) -> tuple[str, ...]:
     with open_text(path) as (text, _):
         try:
             block = text.read(HEAD_CHARS)
-        except (EOFError, gzip.BadGzipFile) as error:
+        except BROKEN_GZIP as error:
             raise InputError(f"{path}: expected whole gzip data, found: {error}; fetch the file again") from error
     return tuple(line.rstrip("\r\n") for line in islice(io.StringIO(block), HEAD_LINES))

@@ -86,6 +86,15 @@ def test_a_cut_gzip_file_is_an_error_that_names_it(tmp_path):
         read_workload(path, format="swf")
 
 
+def test_an_altered_gzip_file_is_an_error_that_names_it(tmp_path):
+    path = write_gzip(tmp_path / "a.swf.gz", *HEADER, *(swf(i, i, i * 7_919 % 1_013) for i in range(1, 20_000)))
+    whole = path.read_bytes()
+    for place in range(len(whole) // 2, len(whole) // 2 + 6):
+        path.write_bytes(whole[:place] + b"\xff\xff\xff\xff" + whole[place + 4 :])
+        with pytest.raises(InputError, match=r"a\.swf\.gz.*whole gzip"):
+            read_workload(path)
+
+
 def test_a_file_without_a_usable_job_is_an_error_that_says_why(tmp_path):
     with pytest.raises(InputError, match=r"1 × run time unknown \(negative\) \(line 1\)"):
         read_workload(write_lines(tmp_path / "a.swf", swf(1, 0, -1)))
