@@ -50,8 +50,15 @@ class LocalBench(Bench):
     """A bench whose backend is the local one, in a directory of its own."""
 
     def __init__(
-        self, folder: Path, *, settings: Settings = QUICK, nodes: Sequence[NodeSpec] | None = None, **config: object
+        self,
+        folder: Path,
+        *,
+        settings: Settings = QUICK,
+        nodes: Sequence[NodeSpec] | None = None,
+        source: type[DeclaredDevices] = DeclaredDevices,
+        **config: object,
     ) -> None:
+        self.source = source
         nodes = make_nodes() if nodes is None else nodes
         self.folder = folder
         self.state = folder / "state"
@@ -61,7 +68,7 @@ class LocalBench(Bench):
         super().__init__(self._make, nodes)
 
     def _make(self) -> LastingBackend:
-        return LocalBackend(self.config, DeclaredDevices(self.nodes, self.state / DEVICES_DOWN))
+        return LocalBackend(self.config, self.source(self.nodes, self.state / DEVICES_DOWN))
 
     def add(self, job: int, script: str, *, run: dict[str, object] | None = None, **spec: object) -> JobId:
         return super().add(job, script, run={"workdir": str(self.workdir), **(run or {})}, **spec)

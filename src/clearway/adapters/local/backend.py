@@ -206,7 +206,7 @@ class LocalBackend:
         """The keeper has said what it has. No other message of it comes before that."""
         self._is_greeted = True
         self._pulse.hear(is_answer=True)
-        self.notes = tuple(answer["notes"])
+        self.notes = (*answer["notes"], *self._devices.note_obstacle(answer["devices"]))
         reports = [Report.of_message(message) for message in answer["runs"]]
         for report in sorted(reports, key=lambda report: (report.job, report.generation)):
             self._take(now_ms, report)

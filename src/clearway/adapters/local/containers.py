@@ -158,6 +158,7 @@ def make_bundle(image: str, argv: Sequence[str], environment: Mapping[str, str],
     }
     if place.uid == 0:  # root gets a control group from the tool in any case: then one below the run's
         config["linux"]["cgroupsPath"] = f"/{place.group}/{place.name}"
+        config["linux"]["resources"] = {"devices": [{"allow": True, "access": "rwm"}]}  # what the run's lets it
     return json.dumps(config)
 
 

@@ -1,11 +1,12 @@
 """The devices of this machine: declared ones, which are names only; `nvml` has the real ones."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
+from clearway.adapters.local.keeper.device_limits import DeviceFile
 from clearway.model.cluster import NodeSpec
 from clearway.model.ids import NodeName
 
@@ -23,6 +24,19 @@ class Health:
     foreign: Mapping[tuple[NodeName, int], str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """Device files of all GPUs of this machine, and of those of which a job holds something; it may open no others."""
+
+    gpus: tuple[DeviceFile, ...] = ()
+    held: tuple[DeviceFile, ...] = ()
+
+    @property
+    def is_real(self) -> bool:
+        """Whether there is a GPU that the job may not open."""
+        return self.gpus != self.held
+
+
 class DeviceSource(Protocol):
     """Where devices come from."""
 
@@ -35,8 +49,17 @@ class DeviceSource(Protocol):
         """The nodes, in a fixed order."""
         ...
 
-    def visible(self, node: NodeName, indices: Sequence[int], /) -> str:
-        """CUDA_VISIBLE_DEVICES for these devices; "" = none."""
+    def visible(self, node: NodeName, indices: Sequence[int], /, *, is_confined: bool = False) -> str:
+        """CUDA_VISIBLE_DEVICES for these devices; "" = none. is_confined: the job can open no others."""
+        ...
+
+    def confine(self, held: Iterable[tuple[NodeName, int]], /) -> Confinement:
+        """What a job may open that holds these devices, as far as it can be kept from others."""
+        ...
+
+    def note_obstacle(self, obstacle: str, /) -> tuple[str, ...]:
+        """Why jobs cannot be kept from opening devices; "" = they can, as is held of them before. Returns what people
+        should know."""
         ...
 
     def look(self) -> Health:
@@ -65,9 +88,18 @@ class DeclaredDevices:
         """See `DeviceSource.nodes`."""
         return self._nodes
 
-    def visible(self, _node: NodeName, indices: Sequence[int], /) -> str:
+    def visible(self, _node: NodeName, indices: Sequence[int], /, *, is_confined: bool = False) -> str:
         """Indices within the node."""
+        del is_confined
         return ",".join(str(index) for index in indices)
+
+    def confine(self, _held: Iterable[tuple[NodeName, int]], /) -> Confinement:
+        """Nothing: what is declared has no files."""
+        return Confinement()
+
+    def note_obstacle(self, _obstacle: str, /) -> tuple[str, ...]:
+        """Nothing is missing here."""
+        return ()
 
     def cap(self, _node: NodeName, _watts: int, /) -> str:
         """Nothing: what is declared draws no power."""

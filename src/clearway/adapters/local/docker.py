@@ -44,6 +44,9 @@ NAMESPACES: Final = ("mnt", "pid", "cgroup", "user")
 """In which paths, processes and groups have the same names for the daemon and for us."""
 NVIDIA: Final = "nvidia"
 """The runtime that shows GPUs inside; it wraps runc."""
+ALL: Final = "all"
+NO_GPU: Final = "void"
+"""What that runtime takes in the place of names."""
 IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 UNFIT: Final = re.compile(r'[,"\n\r]')
@@ -63,13 +66,15 @@ class DockerSilentError(DockerError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """uid, gid, groups: of the job. owner: whose containers these are, for who takes away what was left behind.
-    takes_input: it reads a file."""
+    takes_input: it reads a file. gpus: those that the runtime shows, if it does. On cgroup v1 it fails with any that
+    the job's control group may not open."""
 
     uid: int
     gid: int
     groups: tuple[int, ...]
     owner: str
     takes_input: bool
+    gpus: str = ALL
 
 
 @dataclass(slots=True)
@@ -223,9 +228,9 @@ def make_words(
     if asked.takes_input:
         options.append("--interactive")
     runtime = "runc"
-    if has_gpus:  # of those that are shown, CUDA_VISIBLE_DEVICES names the job's
+    if has_gpus:  # of those that are shown, CUDA_VISIBLE_DEVICES names the replica's
         runtime = NVIDIA
-        options += ["--env=NVIDIA_VISIBLE_DEVICES=all", "--env=NVIDIA_DRIVER_CAPABILITIES=compute,utility"]
+        options += [f"--env=NVIDIA_VISIBLE_DEVICES={asked.gpus}", "--env=NVIDIA_DRIVER_CAPABILITIES=compute,utility"]
     options += [f"--runtime={runtime}", *(f"--mount=type=bind,source={path},target={path}" for path in mounts)]
     return (program, "--host", host, "run", *options, "--workdir=/", "--entrypoint=/bin/sh", image, START_WORD)
 

@@ -14,7 +14,17 @@ from typing import Any, Final
 from clearway.adapters.local import containers
 from clearway.adapters.local.accounts import Account
 from clearway.adapters.local.devices import DeviceSource
-from clearway.adapters.local.docker import NVIDIA, Asked, Docker, check_client, find_mounts, make_start, make_words
+from clearway.adapters.local.docker import (
+    ALL,
+    NO_GPU,
+    NVIDIA,
+    Asked,
+    Docker,
+    check_client,
+    find_mounts,
+    make_start,
+    make_words,
+)
 from clearway.adapters.local.keeper.messages import Launch, ReplicaLaunch
 from clearway.adapters.local.keeper.processes import signal_number
 from clearway.adapters.local.keeper.spawn import SCRIPT_WORD
@@ -73,10 +83,12 @@ def make_launch(task: Task, devices: DeviceSource, docker: Docker) -> Launch:
     count = len(task.place)
     environment = _common_environment(task)
     argv = (*_find_interpreter(run), *run.args)
-    replicas = _make_replicas(task, devices, workdir)
+    confinement = devices.confine((node, index) for node, indices in task.place for index in indices)
+    replicas = _make_replicas(task, devices, workdir, is_confined=confinement.is_real)
     host, mounts = "", tuple[str, ...]()
     if run.image and containers.find_tool(run.image)[0] == containers.DOCKER:
-        replicas, argv, mounts = _put_into_docker(task, workdir, replicas, argv, docker)
+        shown = _find_shown(task, devices) if confinement.is_real else ALL
+        replicas, argv, mounts = _put_into_docker(task, workdir, replicas, argv, docker, shown)
         host = docker.host
     elif run.image:
         replicas, argv = _put_into_image(task, workdir, replicas, argv, environment)
@@ -109,6 +121,8 @@ def make_launch(task: Task, devices: DeviceSource, docker: Docker) -> Launch:
         devices=tuple((str(node), index) for node, indices in task.place for index in indices),
         is_movable=task.is_movable,
         is_move=task.is_move,
+        gpus=confinement.gpus,
+        gpus_held=confinement.held,
         docker=host,
         docker_mounts=mounts,
         **_find_warm(task),
@@ -142,7 +156,7 @@ def _put_into_image(
 
 
 def _put_into_docker(
-    task: Task, workdir: str, replicas: tuple[ReplicaLaunch, ...], argv: tuple[str, ...], docker: Docker
+    task: Task, workdir: str, replicas: tuple[ReplicaLaunch, ...], argv: tuple[str, ...], docker: Docker, shown: str
 ) -> tuple[tuple[ReplicaLaunch, ...], tuple[str, ...], tuple[str, ...]]:
     """Replicas with what each container reads first, the client that waits for them, and the folders shown inside."""
     run, account = task.run, task.account
@@ -152,7 +166,12 @@ def _put_into_docker(
     assert account.gid is not None, "likewise"
     mounts = find_mounts((workdir, str(task.job_dir)))
     asked = Asked(
-        uid=account.uid, gid=account.gid, groups=account.groups, owner=task.group, takes_input=bool(run.input)
+        uid=account.uid,
+        gid=account.gid,
+        groups=account.groups,
+        owner=task.group,
+        takes_input=bool(run.input),
+        gpus=shown,
     )
     words = make_words(program, docker.host, run.image, asked, mounts, has_gpus=NVIDIA in runtimes)
     given = {"LANG": "C.UTF-8", **dict(run.environment)}
@@ -162,6 +181,18 @@ def _put_into_docker(
         for each in replicas
     ]
     return tuple(bundled), words, mounts
+
+
+def _find_shown(task: Task, devices: DeviceSource) -> str:
+    """The GPUs that a container is to see of a job that may open no others."""
+    held = dict.fromkeys(node for node, _ in task.place)
+    names = [devices.visible(node, _indices_on(task.place, node), is_confined=True) for node in held]
+    return ",".join(filter(None, names)) or NO_GPU
+
+
+def _indices_on(place: Place, node: NodeName) -> tuple[int, ...]:
+    """All that a job holds of a node."""
+    return tuple(sorted({index for other, indices in place if other == node for index in indices}))
 
 
 def _preempt_signal(run: RunSpec) -> int:
@@ -196,7 +227,7 @@ def _find_interpreter(run: RunSpec) -> tuple[str, ...]:
     return (shell, SCRIPT_WORD)
 
 
-def _make_replicas(task: Task, devices: DeviceSource, workdir: str) -> tuple[ReplicaLaunch, ...]:
+def _make_replicas(task: Task, devices: DeviceSource, workdir: str, *, is_confined: bool) -> tuple[ReplicaLaunch, ...]:
     nodes = list(dict.fromkeys(node for node, _ in task.place))
     place = task.place
     if task.run.launch is LaunchPlace.FIRST_REPLICA:
@@ -208,12 +239,13 @@ def _make_replicas(task: Task, devices: DeviceSource, workdir: str) -> tuple[Rep
         names = _file_names(task, node=node, node_index=nodes.index(node), rank=rank)
         output = fill_pattern(task.run.output or _output_default(task.spec), names)
         error = fill_pattern(task.run.error, names) if task.run.error else output
+        visible = devices.visible(node, indices, is_confined=is_confined)
         replicas.append(
             ReplicaLaunch(
                 rank=rank,
                 node=str(node),
                 environment={
-                    **_replica_environment(devices, node, indices, rank, local_rank, nodes.index(node)),
+                    **_replica_environment(visible, node, indices, rank, local_rank, nodes.index(node)),
                     **_node_environment(task, node),
                 },
                 stdin=_within(workdir, fill_pattern(task.run.input, names)),
@@ -227,7 +259,7 @@ def _make_replicas(task: Task, devices: DeviceSource, workdir: str) -> tuple[Rep
 def _find_first(place: Place) -> Place:
     """Where a script runs that starts the rest: at the first replica, with all that the job holds of its node."""
     node = place[0][0]
-    return ((node, tuple(sorted(index for other, indices in place if other == node for index in indices))),)
+    return ((node, _indices_on(place, node)),)
 
 
 def _within(workdir: str, path: str) -> str:
@@ -254,9 +286,8 @@ def _file_names(task: Task, *, node: str, node_index: int, rank: int) -> FileNam
 
 
 def _replica_environment(
-    devices: DeviceSource, node: NodeName, indices: Sequence[int], rank: int, local_rank: int, node_index: int
+    visible: str, node: NodeName, indices: Sequence[int], rank: int, local_rank: int, node_index: int
 ) -> dict[str, str]:
-    visible = devices.visible(node, indices)
     return {
         "CUDA_VISIBLE_DEVICES": visible,
         "SLURM_JOB_GPUS": ",".join(str(index) for index in indices),

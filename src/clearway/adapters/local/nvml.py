@@ -6,17 +6,18 @@ is avoided. A device keeps its number on the node over restarts, by `devices.jso
 thing that is written to a GPU is its power limit, where the site has a budget.
 """
 
+import contextlib
 import json
 import logging
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from clearway.adapters.local.client import group_name
-from clearway.adapters.local.devices import Health
+from clearway.adapters.local.devices import Confinement, Health
 from clearway.adapters.local.keeper.processes import is_of_group, read_command
 from clearway.model.cluster import DeviceGroup, NodeSpec
 from clearway.model.ids import NodeName
@@ -45,6 +46,8 @@ FOREIGN_LOOKS: Final = 2
 moment, when its group is gone already."""
 NOT_FOREIGN: Final = ("nvidia-cuda-mps", "nvidia-persiste")
 """Services of the driver that hold every GPU, by the start of their names."""
+MAJOR: Final = 195
+"""Of the driver's device files: the number that Linux keeps for it."""
 NVLINKS_MAX: Final = 18
 """Links of one GPU; Hopper has 18."""
 
@@ -76,6 +79,10 @@ class Reader(Protocol):
         """All devices now, in order of the PCI bus, instances in theirs. Does not raise."""
         ...
 
+    def minors(self) -> Mapping[str, int]:
+        """Of the device files of all GPUs, by UUID, as they were last read."""
+        ...
+
     def take_xids(self) -> tuple[tuple[str, int], ...]:
         """(UUID of the GPU, Xid) of the errors since the last call. Does not raise."""
         ...
@@ -93,6 +100,11 @@ class NvmlReader:
         self._events: Any = None
         self._watched: set[str] = set()
         self._known: dict[int, tuple[Reading, ...]] = {}
+        self._minors: dict[str, int] = {}
+
+    def minors(self) -> Mapping[str, int]:
+        """See `Reader.minors`."""
+        return dict(self._minors)
 
     def read(self) -> tuple[Reading, ...]:
         """See `Reader.read`."""
@@ -109,6 +121,7 @@ class NvmlReader:
             uuid = _text(nvml.nvmlDeviceGetUUID(handle))
             name = _text(nvml.nvmlDeviceGetName(handle))
             self._watch(handle, uuid)
+            self._note_minor(handle, uuid)
             readings = self._read_instances(handle, index, uuid, name) if self._has_mig(handle) else ()
             if not self._has_mig(handle):
                 readings = (self._read_whole(handle, index, uuid, name),)
@@ -116,6 +129,11 @@ class NvmlReader:
             return tuple(_lost(reading, error) for reading in self._known.get(index, ()))
         self._known[index] = readings
         return readings
+
+    def _note_minor(self, handle: Any, uuid: str) -> None:
+        """Where there are no device files, as under Windows' Linux, nothing is said of them."""
+        with contextlib.suppress(self._nvml.NVMLError_NotSupported):
+            self._minors[uuid] = int(self._nvml.nvmlDeviceGetMinorNumber(handle))
 
     def _read_whole(self, handle: Any, index: int, uuid: str, name: str) -> Reading:
         return Reading(
@@ -237,6 +255,10 @@ class LostReader:
         self._reader = self._reader or self._find()
         return () if self._reader is None else self._reader.read()
 
+    def minors(self) -> Mapping[str, int]:
+        """See `Reader.minors`."""
+        return {} if self._reader is None else self._reader.minors()
+
     def take_xids(self) -> tuple[tuple[str, int], ...]:
         """See `Reader.take_xids`."""
         return () if self._reader is None else self._reader.take_xids()
@@ -261,7 +283,14 @@ def find_gpus(node: NodeSpec, state: Path, *, is_by_uuid: bool = False) -> "Nvml
         name_of=read_command,
         is_by_uuid=is_by_uuid,
         memory=state / SLOTS,
+        major=find_major(Path("/proc/devices").read_text(encoding="utf-8")),
     )
+
+
+def find_major(devices: str) -> int:
+    """Of the device files of GPUs, by the text of /proc/devices."""
+    pairs = [line.split() for line in devices.partition("Block devices:")[0].splitlines()]
+    return next((int(pair[0]) for pair in pairs if pair[1:] in (["nvidia"], ["nvidia-frontend"])), MAJOR)
 
 
 class NvmlDevices:
@@ -269,6 +298,7 @@ class NvmlDevices:
 
     node: its name, CPUs, memory and place; its groups are filled in. is_ours: whether a process belongs to a job of
     ours. name_of: the name of a process. memory: file by which devices keep their numbers; None = nothing is kept.
+    major: of the GPUs' device files.
     """
 
     is_virtual = False
@@ -282,8 +312,10 @@ class NvmlDevices:
         name_of: Callable[[int], str],
         is_by_uuid: bool = False,
         memory: Path | None = None,
+        major: int = MAJOR,
     ) -> None:
         self._reader = reader
+        self._major = major
         self._is_ours = is_ours
         self._name_of = name_of
         self._is_by_uuid = is_by_uuid
@@ -293,18 +325,41 @@ class NvmlDevices:
         self._has_gaps = {device.uuid for device in self._devices} != {reading.uuid for reading in found}
         self._broken: dict[str, str] = {}
         self._foreign: dict[str, int] = {}
+        self._obstacle = ""
 
     def nodes(self) -> tuple[NodeSpec, ...]:
         """See `DeviceSource.nodes`."""
         return (self._node,)
 
-    def visible(self, _node: NodeName, indices: Sequence[int], /) -> str:
+    def visible(self, _node: NodeName, indices: Sequence[int], /, *, is_confined: bool = False) -> str:
         """Indices of GPUs in the order of the PCI bus; UUIDs where asked for, where MIG instances are among them, which
-        have no other name, and where a GPU was lost, so that the order may be another now."""
+        have no other name, where a GPU was lost, so that the order may be another now, and for a job that can open some
+        alone, among which the driver counts anew."""
         chosen = [self._devices[index] for index in indices]
-        if self._is_by_uuid or self._has_gaps or any(device.is_mig for device in chosen):
+        if self._is_by_uuid or self._has_gaps or is_confined or any(device.is_mig for device in chosen):
             return ",".join(device.uuid for device in chosen)
         return ",".join(str(device.index) for device in chosen)
+
+    def confine(self, held: Iterable[tuple[NodeName, int]], /) -> Confinement:
+        """See `DeviceSource.confine`. A GPU stays open for who holds an instance or a share of it."""
+        if self._obstacle:
+            return Confinement()
+        own, minors = {self._devices[index].gpu for _, index in held}, self._reader.minors()
+        return Confinement(
+            tuple((self._major, minor) for minor in sorted(set(minors.values()))),
+            tuple((self._major, minor) for minor in sorted({minors[uuid] for uuid in own if uuid in minors})),
+        )
+
+    def note_obstacle(self, obstacle: str, /) -> tuple[str, ...]:
+        """See `DeviceSource.note_obstacle`."""
+        note = obstacle and (
+            f"jobs may open GPUs that are not their own, and are only told which are ({obstacle}); expected a control "
+            "plane that runs as root, and cgroup v2 or the controller `devices` of v1"
+        )
+        if note and obstacle != self._obstacle:
+            _LOG.warning("%s", note)
+        self._obstacle = obstacle
+        return (note,) if note else ()
 
     def look(self) -> Health:
         """See `DeviceSource.look`."""

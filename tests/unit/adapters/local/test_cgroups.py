@@ -6,8 +6,8 @@ import pytest
 
 from clearway.adapters.local.keeper.cgroups import Groups
 
-LIMITS = SimpleNamespace(cpu_milli=1_500, memory_bytes=1 << 30, processes_max=100)
-NO_LIMITS = SimpleNamespace(cpu_milli=0, memory_bytes=0, processes_max=0)
+LIMITS = SimpleNamespace(cpu_milli=1_500, memory_bytes=1 << 30, processes_max=100, files_denied=())
+NO_LIMITS = SimpleNamespace(cpu_milli=0, memory_bytes=0, processes_max=0, files_denied=())
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from clearway.adapters.local.nvml import LostReader, NvmlDevices, NvmlReader, shorten_model
+from clearway.adapters.local.nvml import LostReader, NvmlDevices, NvmlReader, find_major, shorten_model
 from clearway.model.cluster import NodeSpec
 from clearway.model.ids import NodeName
 
@@ -51,6 +51,11 @@ class FakeNvml:
 
     def nvmlDeviceGetUUID(self, handle):
         return handle["uuid"]
+
+    def nvmlDeviceGetMinorNumber(self, handle):
+        if "minor" not in handle:
+            raise self.NVMLError_NotSupported
+        return handle["minor"]
 
     def nvmlDeviceGetName(self, handle):
         return handle["name"].encode()  # bytes, as in older releases
@@ -224,6 +229,80 @@ def test_services_of_the_driver_are_not_others():
 )
 def test_model_is_named_as_job_files_name_it(name, model):
     assert shorten_model(name) == model
+
+
+# --- device files -----------------------------------------------------------------------------------------------------
+
+
+def confine(devices, *indices):
+    confinement = devices.confine((NodeName("dgx"), index) for index in indices)
+    return confinement.gpus, confinement.held
+
+
+def make_with_files(*gpus):
+    return FakeNvml(*({**H100, "uuid": f"GPU-{minor}", "minor": minor, **more} for minor, more in gpus))
+
+
+def test_job_may_open_the_files_of_its_own_gpus_whatever_the_order_of_the_bus():
+    devices = make_devices(make_with_files((2, {}), (0, {}), (1, {})), major=240)
+    every = ((240, 0), (240, 1), (240, 2))
+    assert confine(devices, 0, 2) == (every, ((240, 1), (240, 2)))
+    assert confine(devices) == (every, ())
+    assert confine(devices, 0, 1, 2) == (every, every)
+
+
+def test_gpu_is_open_to_who_holds_an_instance_of_it():
+    instances = [{"name": "NVIDIA H100 MIG 1g.10gb", "uuid": f"MIG-{n}", "memory": 10 << 30} for n in range(2)]
+    devices = make_devices(make_with_files((0, {"instances": instances}), (1, {"instances": []}), (2, {})))
+    assert devices.nodes()[0].device_count == 3
+    assert confine(devices, 1) == (((195, 0), (195, 1), (195, 2)), ((195, 0),))
+    assert confine(devices, 2) == (((195, 0), (195, 1), (195, 2)), ((195, 2),))
+
+
+def test_gpu_that_is_lost_stays_closed_and_one_in_its_place_is_open_to_who_holds_it(tmp_path):
+    nvml = make_with_files((0, {}), (1, {}))
+    make_devices(nvml, memory=tmp_path / "devices.json")
+    devices = make_devices(nvml, memory=tmp_path / "devices.json")
+    nvml.lost.add(1)
+    devices.look()
+    assert confine(devices, 0) == (((195, 0), (195, 1)), ((195, 0),))
+    nvml.lost.clear()
+    nvml.gpus[1] = {**nvml.gpus[1], "uuid": "GPU-new"}
+    devices = make_devices(nvml, memory=tmp_path / "devices.json")
+    assert confine(devices, 1) == (((195, 0), (195, 1)), ((195, 1),))
+
+
+def test_gpus_without_device_files_are_not_closed():
+    assert confine(make_devices(make_h100s(2)), 0) == ((), ())
+
+
+def test_job_that_can_open_some_gpus_alone_is_told_them_by_uuid_since_the_driver_counts_those_anew():
+    devices = make_devices(make_with_files((0, {}), (1, {})))
+    assert devices.visible(NodeName("dgx"), (1,)) == "1"
+    assert devices.visible(NodeName("dgx"), (1,), is_confined=True) == "GPU-1"
+
+
+def test_where_files_cannot_be_closed_that_is_said_once_and_nothing_is_closed(caplog):
+    devices = make_devices(make_with_files((0, {}), (1, {})))
+    for _ in range(2):
+        (note,) = devices.note_obstacle("cgroup v2 takes no program for device files here (Operation not permitted)")
+    assert "may open GPUs that are not their own" in note
+    assert len(caplog.records) == 1
+    assert confine(devices, 0) == ((), ())
+    assert devices.note_obstacle("") == ()
+    assert confine(devices, 0)[1] == ((195, 0),)
+
+
+@pytest.mark.parametrize(
+    ("text", "major"),
+    [
+        ("Character devices:\n  1 mem\n195 nvidia-frontend\n\nBlock devices:\n  8 sd\n", 195),
+        ("Character devices:\n240 nvidia\n241 nvidia-caps\n\nBlock devices:\n  8 sd\n", 240),
+        ("Character devices:\n  1 mem\n\nBlock devices:\n 99 nvidia\n", 195),
+    ],
+)
+def test_major_number_is_what_the_kernel_lists(text, major):
+    assert find_major(text) == major
 
 
 # --- over restarts ----------------------------------------------------------------------------------------------------

@@ -8,15 +8,19 @@ import errno
 import os
 import shlex
 import signal
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from clearway.adapters.local.keeper.device_limits import DeviceFile, deny_by_controller, deny_by_program
 from clearway.adapters.local.keeper.processes import find_marked, send_signal
 
 CPU_PERIOD_US: Final = 100_000
 """The kernel's default period of CPU bandwidth."""
 V1_LIMITS: Final = ("memory", "cpu", "pids")
+DEVICES: Final = "devices"
+"""The controller of version 1; on version 2, a program instead of one."""
 
 
 class Limits(Protocol):
@@ -35,6 +39,11 @@ class Limits(Protocol):
     @property
     def processes_max(self) -> int:
         """Processes and threads."""
+        ...
+
+    @property
+    def files_denied(self) -> Sequence[DeviceFile]:
+        """Device files that it may not open."""
         ...
 
 
@@ -74,7 +83,7 @@ def find_mounts(mounts: str) -> tuple[str, dict[str, str]]:
         if kind == "cgroup2" and not v2:
             v2 = path
         elif kind == "cgroup":
-            v1.update({option: path for option in options.split(",") if option in (*V1_LIMITS, "freezer")})
+            v1.update({option: path for option in options.split(",") if option in (*V1_LIMITS, DEVICES, "freezer")})
     return v2, v1
 
 
@@ -211,10 +220,12 @@ def _remove_tree(path: str) -> bool:
 
 
 class Groups:
-    """Makes groups below one directory per keeper. notes: what cannot be done on this machine, for people."""
+    """Makes groups below one directory per keeper. notes: what cannot be done on this machine, for people.
+    device_obstacle: why nothing can be kept from opening device files, "" = it can."""
 
     def __init__(self, name: str, *, mounts: str | None = None, is_forbidden: bool = False) -> None:
         self.notes: list[str] = []
+        self.device_obstacle = "no cgroup can be made here"
         self.kind = "marks"
         self._name = name
         self._tracker = self._mount = ""
@@ -245,6 +256,22 @@ class Groups:
                 self._limiters[controller] = ""
             elif self._tracker and controller in v1 and (base := _make_base(v1[controller], name, controller)):
                 self._limiters[controller] = base
+        if self._tracker:
+            self._find_devices(name, v1.get(DEVICES, ""))
+
+    def _find_devices(self, name: str, v1: str) -> None:
+        """How device files are denied: by a program where that can be, else by version 1."""
+        self.device_obstacle = f"cgroup {self.kind} without the controller `{DEVICES}`"
+        if self.kind == "v2":
+            try:
+                deny_by_program(self._tracker, ())
+            except OSError as error:
+                self.device_obstacle = f"cgroup v2 takes no program for device files here ({error.strerror})"
+            else:
+                self._limiters[DEVICES] = self.device_obstacle = ""
+                return
+        if v1 and (base := _make_base(v1, name, DEVICES)):
+            self._limiters[DEVICES], self.device_obstacle = base, ""
 
     def _describe(self) -> None:
         if self.kind == "marks":
@@ -292,6 +319,8 @@ class Groups:
             # Other keepers of this machine number their runs likewise.
             return Group(f"{self._name}/{mark}", "", {}, self.kind)
         tracker = f"{self._tracker}/{mark}"
+        if limits.files_denied:  # what was left of another run of that name, by the death of all who knew it
+            self.open(mark).remove()
         _make_folder(tracker)
         limiters: dict[str, str] = {}
         wanted = {"memory": limits.memory_bytes, "cpu": limits.cpu_milli, "pids": limits.processes_max}
@@ -303,7 +332,26 @@ class Groups:
             if base:
                 _make_folder(path)
             _limit(path, controller, amount, is_v2=not base)
+        if limits.files_denied and DEVICES in self._limiters and self._deny(mark, limits.files_denied):
+            limiters[DEVICES] = f"{self._limiters[DEVICES] or self._tracker}/{mark}"
         return Group(mark, tracker, limiters, self.kind, self._mount)
+
+    def _deny(self, mark: str, files: Sequence[DeviceFile]) -> bool:
+        """False = it cannot be, for which the run is not to suffer: that is said once, in the keeper's log."""
+        base = self._limiters[DEVICES]
+        path = f"{base or self._tracker}/{mark}"
+        try:
+            if base:
+                _make_folder(path)
+                deny_by_controller(path, files)
+            else:
+                deny_by_program(path, files)
+        except OSError as error:
+            if not self.device_obstacle:
+                self.device_obstacle = f"{path}: {error.strerror}"
+                print(f"jobs may open GPUs that are not theirs: {self.device_obstacle}", file=sys.stderr, flush=True)
+            return False
+        return True
 
 
 def _limit(path: str, controller: str, amount: int, *, is_v2: bool) -> None:

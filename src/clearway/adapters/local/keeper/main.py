@@ -379,7 +379,9 @@ class Keeper:
                 reports += [report]
         known = [report.to_message() for report in reports]
         self._is_greeted = True
-        self._send({"op": "connected", "runs": known, "notes": self.groups.notes})
+        self._send(
+            {"op": "connected", "runs": known, "notes": self.groups.notes, "devices": self.groups.device_obstacle}
+        )
 
     def _told(self, message: Message) -> None:
         """The controller has written down that these ended."""

@@ -9,6 +9,8 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from clearway.adapters.local.keeper.device_limits import DeviceFile
+
 Message = dict[str, Any]
 
 LINE_MAX = 64 << 20
@@ -51,8 +53,8 @@ class Launch:
     submitted. devices: (node, index) held. is_movable: a frozen run may go on with other devices. is_move: it takes
     over from the generation before it, which saves and leaves first. job_dir: CLEARWAY_JOB_DIR, made for the user.
     warm: interpreter of a warm runner that has imported warm_modules and runs warm_argv, "" = none; argv is for where
-    it cannot. docker: where the daemon listens that makes the containers of this job, "" = none does; docker_mounts:
-    folders that it shows in them.
+    it cannot. gpus: device files of all GPUs of this machine; it may open gpus_held alone. docker: where the daemon
+    listens that makes the containers of this job, "" = none does; docker_mounts: folders that it shows in them.
     """
 
     job: int
@@ -87,12 +89,19 @@ class Launch:
     warm: str = ""
     warm_modules: tuple[str, ...] = ()
     warm_argv: tuple[str, ...] = ()
+    gpus: tuple[DeviceFile, ...] = ()
+    gpus_held: tuple[DeviceFile, ...] = ()
     docker: str = ""
     docker_mounts: tuple[str, ...] = ()
 
+    @property
+    def files_denied(self) -> tuple[DeviceFile, ...]:
+        """Of the GPUs of which it holds nothing."""
+        return tuple(file for file in self.gpus if file not in self.gpus_held)
+
     def without_limits(self) -> "Launch":
-        """For what is started in the user's name beside the job."""
-        return replace(self, cpu_milli=0, memory_bytes=0, processes_max=0)
+        """For what is started in the user's name beside the job, and holds no device."""
+        return replace(self, cpu_milli=0, memory_bytes=0, processes_max=0, gpus_held=())
 
     def to_message(self) -> Message:
         """As JSON has it."""
@@ -108,6 +117,8 @@ class Launch:
         for name in ("groups", "warm_modules", "warm_argv", "docker_mounts"):
             values[name] = tuple(values[name])
         values["devices"] = tuple((node, index) for node, index in values["devices"])
+        for name in ("gpus", "gpus_held"):
+            values[name] = tuple((major, minor) for major, minor in values.get(name, ()))
         return cls(**values)
 
 
