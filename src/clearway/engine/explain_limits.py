@@ -27,7 +27,7 @@ from clearway.engine.tables import (
     TENANT_TAKEN,
     TENANT_USED,
 )
-from clearway.engine.words import devices_in_words, jobs_in_words, number_in_words, time_in_words
+from clearway.engine.words import count_in_words, devices_in_words, jobs_in_words, number_in_words, time_in_words
 from clearway.model.events import DemandForecast, JobFinished, JobReleased, JobStarted, QueueSet, TenantSet, TimerFired
 from clearway.model.ids import JobId
 from clearway.model.jobs import Dependency, DependencyKind, Outcome
@@ -190,7 +190,7 @@ def _find_queue_limits(state: ClusterState, record: JobRecord, need: Need) -> li
         text = f"jobs of {name} hold {number_in_words(limits[QUEUE_USED])} of at most "
         text += f"{devices_in_words(limits[QUEUE_DEVICES_MAX])}; it asks for {number_in_words(need.milli)} more"
     elif limits[QUEUE_RUNNING] >= limits[QUEUE_RUNNING_MAX]:
-        text = f"{name} runs at most {limits[QUEUE_RUNNING_MAX]} jobs at once"
+        text = f"{name} runs at most {count_in_words(int(limits[QUEUE_RUNNING_MAX]), 'job')} at once"
     else:
         return []
     finding = make_finding(

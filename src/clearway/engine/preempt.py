@@ -135,7 +135,7 @@ def _claim(trial: Trial, row: int, allocation: Allocation) -> None:
     """On trial: the devices are kept for the job, and count against its limits, so that no more are kept than these let
     start."""
     trial.claim(row, allocation)
-    trial.count(row, allocation.replicas * trial.state.by_row[row].spec.request.device_milli)
+    trial.count(row, allocation.replicas * trial.state.by_row[row].spec.request.device_milli, jobs=1)
 
 
 def _wait_for_leavers(trial: Trial, row: int) -> list[Move]:

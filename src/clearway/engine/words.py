@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from clearway.model.units import DAY_MS, GIB, HOUR_MS, MILLI, MINUTE_MS, SECOND_MS
+from clearway.model.units import DAY_MS, GIB, HOUR_MS, KIB, MIB, MILLI, MINUTE_MS, SECOND_MS
 
 UNITS = ((DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "min"), (SECOND_MS, "s"))
 
@@ -36,8 +36,9 @@ def time_in_words(ms: int) -> str:
 
 
 def memory_in_words(size: int) -> str:
-    """Bytes in GiB: `80 GiB`, `0.5 GiB`."""
-    return f"{size / GIB:.4g} GiB"
+    """Bytes in GiB: `80 GiB`, `0.5 GiB`; in MiB or KiB where they are few."""
+    unit, name = (GIB, "GiB") if size >= GIB // 10 else (MIB, "MiB") if size >= MIB // 10 else (KIB, "KiB")
+    return f"{size / unit:.4g} {name}"
 
 
 def list_in_words(names: Sequence[str], joined_by: str = "and") -> str:

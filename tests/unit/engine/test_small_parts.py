@@ -43,7 +43,8 @@ def test_a_time_is_told_by_its_two_largest_units(time_ms, words):
 def test_amounts_in_words():
     assert [devices_in_words(milli) for milli in (1_000, 400, 8_000)] == ["1 device", "0.4 devices", "8 devices"]
     assert [count_in_words(count, "node") for count in (1, 2)] == ["1 node", "2 nodes"]
-    assert [memory_in_words(size) for size in (80 * GIB, GIB // 2)] == ["80 GiB", "0.5 GiB"]
+    sizes = (80 * GIB, GIB // 2, GIB // 1024, GIB // 2048, 4096)
+    assert [memory_in_words(size) for size in sizes] == ["80 GiB", "0.5 GiB", "1 MiB", "0.5 MiB", "4 KiB"]
 
 
 def test_lists_in_words():
