@@ -12,6 +12,7 @@ from clearway.model.ids import NodeName
 MAJOR = 195
 DENIED = "Operation not permitted"
 ALLOWED = "No such device or address"
+CANNOT = "device files cannot be denied"
 
 
 def make_device_files(folder: Path, *minors: int) -> None:
@@ -67,4 +68,9 @@ class DevicesWithFiles(DeclaredDevices):
         )
 
     def note_obstacle(self, obstacle: str, /) -> tuple[str, ...]:
-        return (obstacle,) if obstacle else ()
+        return (f"{CANNOT}: {obstacle}",) if obstacle else ()
+
+
+def find_obstacle(notes: Iterable[str]) -> str:
+    """Why device files are not denied on this machine, of the notes of a backend; "" = they are."""
+    return next((note for note in notes if note.startswith(CANNOT)), "")

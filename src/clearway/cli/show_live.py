@@ -173,6 +173,8 @@ def show_nodes(session: Session, nodes: Sequence[NodeView]) -> None:
     free = sum(device.state is DeviceState.FREE for device in useful)
     total = sum(len(node.devices) for node in nodes)
     session.screen.print(session.say("{free} of {total} devices are free", free=free, total=total), markup=False)
+    for note in dict.fromkeys(note for node in nodes for note in node.notes):
+        session.screen.print(note, markup=False, soft_wrap=True)
 
 
 _BLOCKS: Final = {

@@ -448,6 +448,7 @@ def make_view(spec: JobSpec, run: RunSpec | None, at_ms: int) -> JobView:
         workdir="" if run is None else run.workdir,
         output="" if run is None else run.output,
         error="" if run is None else run.error,
+        tasks_per_replica=1 if run is None else run.tasks_per_replica,
     )
 
 
@@ -460,7 +461,7 @@ class _NewViews:
 
     def make(self, spec: JobSpec, run: RunSpec | None, at_ms: int) -> JobView:
         """As `make_view`."""
-        now = (*_READ_COMMON(spec), at_ms, *(() if run is None else (run.workdir, run.output, run.error)))
+        now = (*_READ_COMMON(spec), at_ms, *(() if run is None else _READ_RUN(run)))
         if len(now) != len(self._before) or any(map(operator.is_not, now, self._before)):
             view = make_view(spec, run, at_ms)
             self._before = now
@@ -470,12 +471,14 @@ class _NewViews:
 
 
 _OWN: Final = frozenset(("id", "name", "array", "array_index", "array_parallel_max"))
+_READ_RUN: Final = operator.attrgetter("workdir", "output", "error", "tasks_per_replica")
 _READ_COMMON: Final = operator.attrgetter(*(one.name for one in fields(JobSpec) if one.name not in _OWN))
 
 
 def with_run(book: Book, run: RunSpec) -> Book:
     """The book of a job that was recovered, with what its row says of how it is run."""
-    view = replace(book.view, workdir=run.workdir, output=run.output, error=run.error)
+    workdir, output, error, tasks = _READ_RUN(run)
+    view = replace(book.view, workdir=workdir, output=output, error=error, tasks_per_replica=tasks)
     return replace(book, view=view)
 
 

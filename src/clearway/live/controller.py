@@ -34,6 +34,7 @@ from clearway.live.patience import held_soon
 from clearway.live.recall import load_newest
 from clearway.live.requests import Action, Ask, Inbox, Intake, Unwritten, sign_of_life
 from clearway.live.settings import ControlSettings
+from clearway.live.views import with_site
 from clearway.live.whole import take_snapshot
 from clearway.live.writing import Writer
 from clearway.model.allocation import Allocation
@@ -56,7 +57,7 @@ from clearway.model.jobs import JobSpec
 from clearway.model.plan import Explanation, Plan
 from clearway.model.runs import RunSpec
 from clearway.model.units import FOREVER_MS, SECOND_MS
-from clearway.ports.backend import BackendCommand, BoundingBackend, LastingBackend, World
+from clearway.ports.backend import BackendCommand, LastingBackend, World
 from clearway.ports.control import NOTHING_REMOVED, Notice, Removed, Submission
 from clearway.ports.snapshot import ClusterSnapshot
 from clearway.ports.snapshots import Snapshots
@@ -568,8 +569,7 @@ class Controller:
                 cycles=kernel.cycles,
                 storage_error="" if self._writer.error is None else str(self._writer.error),
             )
-        bounds = self._backend.bounds() if isinstance(self._backend, BoundingBackend) else {}
-        return replace(view, tenants=tuple(replace(one, bounds=bounds.get(one.name, ())) for one in view.tenants))
+        return with_site(view, self._backend)
 
     def plans(self) -> tuple[tuple[int, Plan], ...]:
         """See `Control.plans`."""

@@ -3,6 +3,7 @@ something changed are made anew; counts of jobs are kept as they change."""
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -47,6 +48,7 @@ from clearway.model.ids import JobId, NodeName
 from clearway.model.plan import ReasonCode
 from clearway.model.units import MILLI
 from clearway.policies.orders import Multifactor
+from clearway.ports.backend import BoundingBackend, LastingBackend, NotingBackend
 from clearway.ports.views import (
     ClusterView,
     DeviceState,
@@ -404,3 +406,13 @@ def _sums(counts: "Counter[tuple[str, str]]", part: int) -> "Counter[str]":
 def _percentile(ordered: list[float], percent: int) -> float:
     """The smallest that so many per cent do not exceed; 0 without any."""
     return ordered[max(-(-len(ordered) * percent // 100) - 1, 0)] if ordered else 0.0
+
+
+def with_site(view: ClusterView, backend: LastingBackend) -> ClusterView:
+    """With what the backend says for people to see."""
+    if isinstance(backend, BoundingBackend):
+        bounds = backend.bounds()
+        view = replace(view, tenants=tuple(replace(one, bounds=bounds.get(one.name, ())) for one in view.tenants))
+    if isinstance(backend, NotingBackend) and backend.notes:
+        view = replace(view, nodes=tuple(replace(one, notes=backend.notes) for one in view.nodes))
+    return view

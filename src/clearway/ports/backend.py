@@ -122,3 +122,11 @@ class BoundingBackend(Protocol):
     def bounds(self) -> Mapping[TenantName, tuple[str, ...]]:
         """What tenants are let have there, in words, for people to see; nothing is decided by it. From any thread."""
         ...
+
+
+@runtime_checkable
+class NotingBackend(Protocol):
+    """A backend that cannot enforce or limit everything on its machine."""
+
+    notes: tuple[str, ...]
+    """What it cannot, for people to see, once it is connected. From any thread."""

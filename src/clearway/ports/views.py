@@ -61,7 +61,8 @@ class JobView:
     ran_before_ms: how long its runs before this one were, all together. lost_ms: how much of that had to be done
     again, for no checkpoint held it. requeue: whether it may run again after a run that was lost. qos: the name that it
     gives; "" = none. priority: its own, as its user gave it. order_priority: what the policy's order makes of it while
-    it waits, larger first, as Slurm counts: see `Control.priorities`; None = not known here.
+    it waits, larger first, as Slurm counts: see `Control.priorities`; None = not known. tasks_per_replica: processes
+    that its script means to start in each replica.
     """
 
     id: JobId
@@ -103,6 +104,7 @@ class JobView:
     error: str = ""
     qos: str = ""
     order_priority: int | None = None
+    tasks_per_replica: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +163,8 @@ class NodeState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
-    """One node. cpu_milli and memory_bytes None = not counted. reason: why it is down or drained."""
+    """One node. cpu_milli and memory_bytes None = not counted. reason: why it is down or drained. notes: what is not
+    enforced or limited there that could be elsewhere."""
 
     name: NodeName
     state: NodeState
@@ -172,6 +175,7 @@ class NodeView:
     memory_free_bytes: int | None = None
     labels: tuple[tuple[str, str], ...] = ()
     reason: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def takes_jobs(self) -> bool:

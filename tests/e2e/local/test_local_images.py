@@ -12,7 +12,7 @@ from clearway.model.events import JobFinished, JobStarted, JobStopped
 from clearway.model.jobs import Outcome, StopCause
 from clearway.model.plan import Stop
 from support.benches import wait_until
-from support.device_files import ALLOWED, DENIED, DevicesWithFiles, make_device_files
+from support.device_files import ALLOWED, DENIED, DevicesWithFiles, find_obstacle, make_device_files
 from support.docker import PATH, docker_daemon, find_docker, make_image
 from support.local import LocalBench, let_others_pass, local_bench
 
@@ -119,8 +119,8 @@ def test_container_opens_no_device_of_others_and_those_of_its_job_as_far_as_its_
 ):
     daemon = request.getfixturevalue("docker") if image == NAMED else None
     with local_bench(tmp_path, source=DevicesWithFiles, docker_host=daemon.host if daemon else "") as bench:
-        if bench.backend.notes:
-            pytest.skip(f"needs root and control groups: {bench.backend.notes[-1]}")
+        if obstacle := find_obstacle(bench.backend.notes):
+            pytest.skip(obstacle)
         make_device_files(bench.workdir, 0, 1)
         add(bench, 5, "for n in 0 1; do busybox cat nvidia$n; done 2>&1; echo ran", image)
         bench.start(5, 1, (0, (1,)))

@@ -285,6 +285,15 @@ def test_devices_of_nodes_that_take_no_jobs_are_not_counted_as_free():
     assert "6 of 12 devices are free" in screen.file.getvalue()
 
 
+def test_what_is_not_enforced_on_nodes_is_said_once():
+    (note,) = LimitedPlane.notes
+    nodes = [NodeView(name=name, state=NodeState.IDLE, notes=(note,)) for name in ("n0", "n1")]
+    screen = Console(file=io.StringIO(), width=120)
+    show_nodes(Session(language=Language.ENGLISH, screen=screen, notes=screen), nodes)
+    assert screen.file.getvalue().splitlines()[-1] == note
+    assert screen.file.getvalue().count(note) == 1
+
+
 def test_the_picture_speaks_chinese():
     assert "设备在用" in draw(make_scene(), Language.CHINESE)
 

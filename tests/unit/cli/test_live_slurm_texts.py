@@ -255,6 +255,11 @@ def test_scontrol_shows_a_job():
     )
 
 
+def test_scontrol_counts_the_tasks_of_all_replicas():
+    text = render_job(job(12, replicas=2, tasks_per_replica=4, cpu_milli=8_000), uid=1001, **NOW)
+    assert " NumCPUs=8 NumTasks=8 " in text
+
+
 def test_scontrol_names_files_as_the_backend_does():
     text = render_job(job(12, name="a/b", output="o/%x-%4j-%N-%t.txt", error="%N.err"), uid=1001, **NOW)
     assert "   StdOut=/home/ada/o/a_b-0012-gpu01-0.txt\n" in text

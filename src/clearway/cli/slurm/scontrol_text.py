@@ -62,7 +62,8 @@ def render_job(
         "ReqNodeList=(null) ExcNodeList=(null)",
         f"NodeList={nodes}",
         *([f"BatchHost={job.nodes[0]}"] if nodes else []),
-        f"NumNodes={node_count_of(job)} NumCPUs={cpu_count_of(job)} NumTasks={job.replicas} CPUs/Task=N/A",
+        f"NumNodes={node_count_of(job)} NumCPUs={cpu_count_of(job)} NumTasks={job.replicas * job.tasks_per_replica} "
+        "CPUs/Task=N/A",
         f"TRES={tres_of(job)}",
         f"MinMemoryNode={render_memory(job.memory_bytes // job.replicas)}",
         *_describe_devices(job),
