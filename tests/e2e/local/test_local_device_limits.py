@@ -16,8 +16,8 @@ from support.benches import wait_until
 from support.device_files import ALLOWED, DENIED, DevicesWithFiles, find_obstacle, make_device_files, run_in, try_all
 from support.local import QUICK, let_others_pass, local_bench
 
-LOOK = "LC_ALL=C cat nvidia0 nvidia1 nvidia2 nvidia3 2>&1"
-"""One line for each file."""
+LOOK = "found=$(LC_ALL=C cat nvidia0 nvidia1 nvidia2 nvidia3 2>&1); printf '%s\\n' \"$found\""
+"""One line for each file, all of them at once: replicas share their output."""
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def find_open(bench, job):
 
 
 def test_job_opens_its_own_devices_alone_in_setup_too(bench):
-    bench.add(5, LOOK, run={"setup": f"{LOOK}; true"}, replicas=2)
+    bench.add(5, LOOK, run={"setup": LOOK}, replicas=2)
     bench.start(5, 1, (0, (1,)), (0, (3,)))
     bench.wait(JobFinished, 5)
     assert sorted(find_open(bench, 5)) == [1, 1, 1, 3, 3, 3]
