@@ -2,13 +2,22 @@
 
 # ruff: noqa: N801, N802, N815, N818 - the names are those of pynvml
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from clearway.adapters.local import containers
+from clearway.adapters.local.accounts import Account
+from clearway.adapters.local.docker import NVIDIA
+from clearway.adapters.local.keeper.messages import Launch
+from clearway.adapters.local.launching import Task, make_launch
 from clearway.adapters.local.nvml import LostReader, NvmlDevices, NvmlReader, find_major, shorten_model
 from clearway.model.cluster import NodeSpec
-from clearway.model.ids import NodeName
+from clearway.model.ids import JobId, NodeName
+from clearway.model.jobs import JobSpec, Request
+from clearway.model.runs import RunSpec
 
 
 class FakeNvml:
@@ -291,6 +300,53 @@ def test_where_files_cannot_be_closed_that_is_said_once_and_nothing_is_closed(ca
     assert confine(devices, 0) == ((), ())
     assert devices.note_obstacle("") == ()
     assert confine(devices, 0)[1] == ((195, 0),)
+
+
+def launch_on(devices, *held, image=""):
+    """A job with a replica on each of these."""
+    node = NodeName("dgx")
+    task = Task(
+        spec=JobSpec(id=JobId(5), request=Request(devices=1), replicas=len(held)),
+        run=RunSpec(script="true", workdir="/usr/lib", image=image),
+        generation=1,
+        place=tuple((node, (index,) if index is not None else ()) for index in held),
+        account=Account(name="ann", uid=7, gid=8, groups=(), home="/usr", login_shell="/bin/sh"),
+        job_dir=Path("/usr/bin"),
+        now_ms=0,
+        port=1,
+        group="clearway-1",
+    )
+    docker = SimpleNamespace(host="unix:///s", look=lambda _: (NVIDIA,))
+    return make_launch(task, devices, docker)
+
+
+def visible_in(launch):
+    return [replica.environment["CUDA_VISIBLE_DEVICES"] for replica in launch.replicas]
+
+
+def test_gang_of_some_gpus_may_open_those_of_all_its_replicas_and_its_warm_runner_none():
+    devices = make_devices(make_with_files((0, {}), (1, {}), (2, {})))
+    launch = launch_on(devices, 0, 2)
+    assert launch.files_denied == ((195, 1),)
+    assert launch.without_limits().files_denied == ((195, 0), (195, 1), (195, 2))
+    assert visible_in(launch) == ["GPU-0", "GPU-2"]
+    assert Launch.of_message(json.loads(json.dumps(launch.to_message()))) == launch
+
+
+def test_gang_of_all_gpus_is_denied_none_and_told_them_by_index():
+    launch = launch_on(make_devices(make_with_files((0, {}), (1, {}))), 0, 1)
+    assert launch.files_denied == ()
+    assert visible_in(launch) == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("held", "shown"), [((0, 2), "GPU-0,GPU-2"), ((0, 1, 2), "all"), ((0, 0), "GPU-0"), ((None,), "void")]
+)
+def test_docker_shows_the_gpus_that_the_job_may_open_and_no_more(monkeypatch, held, shown):
+    monkeypatch.setattr(containers, "find_tool", lambda _: (containers.DOCKER, "/bin/sh"))
+    devices = make_devices(make_with_files((0, {}), (1, {}), (2, {})))
+    launch = launch_on(devices, *held, image="train:1")
+    assert f"--env=NVIDIA_VISIBLE_DEVICES={shown}" in launch.argv
 
 
 @pytest.mark.parametrize(
