@@ -91,8 +91,9 @@ def test_a_script_is_submitted_and_listed_as_slurm_does(plane):
 
 def test_options_of_the_command_line_go_before_those_of_the_script(plane):
     (plane.work / "hello.sh").write_text(SCRIPT)
-    number = plane.say("sbatch", "--parsable", "-J", "other", "-H", "hello.sh").strip()
+    number = plane.say("sbatch", "--parsable", "-J", "other", "-n", "2", "-H", "hello.sh").strip()
     assert plane.say("squeue", "-h", "-j", number, "-o", "%j %t %r") == "other PD JobHeldUser\n"
+    assert " NumTasks=2 " in plane.say("scontrol", "show", "job", number)
     assert plane.run("scancel", number).returncode == 0
     assert plane.say("squeue", "-h", "--me", "-o", "%i") == ""
 

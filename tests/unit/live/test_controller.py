@@ -118,6 +118,16 @@ def test_priorities_are_those_of_the_order(policy, difference):
     assert [plane.store.rows[job].qos for job in (1, 2, 3)] == ["", "low", "high"]
 
 
+def test_row_says_how_many_tasks_the_script_of_each_replica_starts_after_a_restart_too():
+    plane = Plane().start()
+    submission = make_submission(make_spec(held=True), make_spec(1, held=True))
+    runs = (replace(submission.runs[0], tasks_per_replica=2), submission.runs[1])
+    plane.do(plane.control.submit(replace(submission, runs=runs)))
+    assert [plane.store.rows[job].tasks_per_replica for job in (1, 2)] == [2, 1]
+    plane.start()
+    assert [plane.control.job(job).tasks_per_replica for job in (1, 2)] == [2, 1]
+
+
 def test_requeued_job_leaves_and_starts_anew():
     plane = Plane().start()
     plane.submit(make_spec(), scripts=["run_ms=500"])
@@ -529,6 +539,13 @@ def test_cluster_view_counts_what_is_held_and_by_whom():
     assert (lab.used_milli, lab.running, lab.pending) == (1_000, 1, 1)
     assert (view.queues[0].running, view.queues[0].pending, view.queues[0].used_milli) == (1, 1, 1_000)
     assert view.cycle_ms_p99 >= view.cycle_ms_p50 > 0
+
+
+def test_nodes_say_what_their_backend_cannot_limit():
+    plane = Plane().start()
+    assert plane.control.cluster().nodes[0].notes == ()
+    plane.backend.notes = ("cgroup v1: memory cannot be limited here",)
+    assert plane.control.cluster().nodes[0].notes == plane.backend.notes
 
 
 def test_followers_hear_of_each_change_of_a_job_and_one_that_fails_is_dropped(caplog):
