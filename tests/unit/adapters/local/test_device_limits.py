@@ -116,3 +116,26 @@ def test_run_does_not_suffer_where_its_files_cannot_be_denied_and_that_is_said_o
     assert len(said) == 1
     assert "Operation not permitted" in said[0]
     assert groups.device_obstacle
+
+
+def test_where_the_kernel_takes_no_program_version_1_denies_what_version_2_tracks(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr("clearway.adapters.local.keeper.cgroups.deny_by_program", refuse)
+    groups = Groups(f"clearway-test-{os.getpid()}", mounts=MOUNTS)
+    try:
+        if groups.kind != "v2":
+            pytest.skip("needs root and cgroup v2")
+        if groups.device_obstacle:
+            assert (
+                groups.device_obstacle == "cgroup v2 takes no program for device files here (Operation not permitted)"
+            )
+            return
+        make_device_files(tmp_path, 0, 1)
+        group = groups.make("5.1", make_limits(0))
+        assert run_in(group.entry_files, lambda: try_all(tmp_path, 0, 1)) == "['EPERM', 'ENXIO']"
+        assert groups.open("5.1").entry_files == group.entry_files
+        assert group.remove()
+    finally:
+        groups.leave()
