@@ -1,10 +1,11 @@
 """Synthetic workloads: a daily cycle, bursts and heavy tails, fitted to a trace, so that the demonstration runs on a
 machine that has no traces.
 
-Users submit in batches: a batch is one job, or a burst of jobs of one user and shape close together. Batches arrive as
-a Poisson process whose rate follows the hour of the day. Shapes, run times (by shape), tenants, users, kinds and the
-ratio of time limit to run time are drawn from fitted tables. Run times within a burst are drawn independently, which
-real ones are not; all else that the tables do not hold is lost too.
+Users submit in batches: a batch is one job, or a burst of jobs of one user and shape close together. A fitted model
+has sessions too, batches of one user in a row (`sim.bursts`). Sessions, or without them batches, arrive as a Poisson
+process whose rate follows the hour of the day. Shapes, run times (by shape), tenants, users, kinds and the ratio of
+time limit to run time are drawn from fitted tables. All else that the tables do not hold is lost: days of the week, or
+that one user's jobs are larger than another's.
 
 A spec on the command line is `synthetic:MODEL?jobs=10000&load=0.9&devices=512`: `jobs` or `days` of work; with `load`
 and `devices` the arrival rate is such that the work offered is that share of so many devices.
@@ -12,21 +13,34 @@ and `devices` the arrival rate is such that the work offered is that share of so
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import ceil, prod
 from typing import TypeVar
 from urllib.parse import parse_qsl
 
 import numpy as np
-from numpy.typing import NDArray
 
 from clearway.model.errors import InputError
 from clearway.model.ids import JobId, TenantName
 from clearway.model.jobs import JobKind, JobSpec, Request
 from clearway.model.units import DAY_MS, HOUR_MS, MILLI, MINUTE_MS, SECOND_MS
-from clearway.sim.quantiles import FloatArray, draw_quantiles, fit_quantiles, mean_of_quantiles
+from clearway.sim.bursts import (
+    Batches,
+    BurstPace,
+    IntArray,
+    SessionModel,
+    draw_alike,
+    draw_gaps,
+    draw_offsets,
+    draw_sessions,
+    find_batches,
+    fit_likeness,
+    fit_paces,
+    fit_sessions,
+    stretches_of,
+)
+from clearway.sim.quantiles import FloatArray, at_quantiles, draw_quantiles, fit_quantiles, mean_of_quantiles
 from clearway.sim.workload import TraceJob, Workload
 
-IntArray = NDArray[np.int64]
 Value = TypeVar("Value")
 Shape = tuple[int, int, int]
 """(replicas, devices of each, share of a device in thousandths)."""
@@ -35,13 +49,13 @@ SPEC_PREFIX = "synthetic:"
 JOBS_MAX = 10_000_000
 """Bound of one generated workload: about 5 GB of objects."""
 JOBS_DEFAULT = 10_000
-BURST_GAP_MS = MINUTE_MS
-"""Jobs of one user and shape that follow each other within this time are one burst when a trace is fitted."""
 SHAPES_MAX = 64
 """Shapes kept when fitting; rarer ones count as the kept one nearest in devices."""
 LIMIT_MAX_MS = 30 * DAY_MS
 """Longest time limit that a user would write, unless the run itself is longer."""
 HOURS = 24
+BATCHES_SPARE = 1.05
+"""Batches drawn over those that should be enough on average."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +92,10 @@ class SyntheticModel:
     many; user_skew: exponent s of their activity, the k-th most active submits in proportion to k^−s. limit_quantiles:
     time limit over run time, at least 1; empty = jobs have no limits. tenants, kinds: (value, weight); each user
     belongs to one tenant. source: where the figures are from.
+
+    burst_paces: by size, from the smallest; empty = all bursts are of the mean `burst_gap_s`. sessions: None = batches
+    come one by one. run_likeness: share of the jobs that run about as long as others of their burst. resolution_ms:
+    submits are at multiples of this, so that jobs of one second stay so.
     """
 
     name: str
@@ -91,12 +109,24 @@ class SyntheticModel:
     tenants: tuple[tuple[str, float], ...]
     kinds: tuple[tuple[JobKind, float], ...] = ((JobKind.TRAIN, 1.0),)
     limit_quantiles: tuple[float, ...] = ()
+    burst_paces: tuple[BurstPace, ...] = ()
+    sessions: SessionModel | None = None
+    run_likeness: float = 0.0
+    resolution_ms: int = 1
 
     def __post_init__(self) -> None:
         assert len(self.hour_weights) == HOURS
         assert self.shapes
         assert self.tenants
         assert self.users >= 1
+
+    @property
+    def jobs_per_batch(self) -> float:
+        """Mean number of jobs of a batch."""
+        weights = [shape.weight for shape in self.shapes]
+        return sum(weight * shape.jobs_per_batch for weight, shape in zip(weights, self.shapes, strict=True)) / sum(
+            weights
+        )
 
     @property
     def device_seconds_per_job(self) -> float:
@@ -190,7 +220,7 @@ def generate(
     count = jobs if jobs is not None else _jobs_in_days(model, days or 0.0, wanted)
     columns = _draw_columns(model, count, rng)
     span_ms = _span_ms(model, columns, days, wanted)
-    submit_ms = _draw_submits(model, columns.batch, span_ms, rng)
+    submit_ms = _draw_submits(model, columns, span_ms, rng)
     order = np.argsort(submit_ms, kind="stable")
     first_ms = int(submit_ms[order[0]])
     return Workload(
@@ -202,8 +232,10 @@ def generate(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Columns:
-    """One row a job, in order of batches. batch, shape, user, kind: indices. limit_ms: 0 = none."""
+    """One row a job, in order of batches. batch, shape, user, kind: indices. limit_ms: 0 = none. session: of each
+    batch; without sessions each batch is its own."""
 
+    session: IntArray
     batch: IntArray
     shape: IntArray
     user: IntArray
@@ -223,43 +255,82 @@ def _jobs_in_days(model: SyntheticModel, days: float, wanted: float | None) -> i
 
 
 def _draw_columns(model: SyntheticModel, count: int, rng: np.random.Generator) -> _Columns:
-    shapes = _draw_weighted([shape.weight for shape in model.shapes], count, rng)
-    sizes = _draw_batch_sizes(model, shapes, rng)
+    session, shapes, sizes = _draw_batches(model, count, rng)
     batch = np.repeat(np.arange(len(sizes)), sizes)[:count]
     shape = shapes[batch]
-    user = _draw_weighted([rank**-model.user_skew for rank in range(1, model.users + 1)], len(sizes), rng)[batch]
+    users = _draw_weighted([rank**-model.user_skew for rank in range(1, model.users + 1)], int(session[-1]) + 1, rng)
     kind = _draw_weighted([weight for _, weight in model.kinds], len(sizes), rng)[batch]
-    run_ms = _draw_runs(model, shape, rng)
+    run_ms = _draw_runs(model, batch, shape, rng)
     return _Columns(
-        batch=batch, shape=shape, user=user, kind=kind, run_ms=run_ms, limit_ms=_draw_limits(model, run_ms, rng)
+        session=session,
+        batch=batch,
+        shape=shape,
+        user=users[session[batch]],
+        kind=kind,
+        run_ms=run_ms,
+        limit_ms=_draw_limits(model, run_ms, rng),
     )
 
 
-def _draw_batch_sizes(model: SyntheticModel, shapes: IntArray, rng: np.random.Generator) -> IntArray:
-    """Jobs of each batch, for as many batches as hold as many jobs as there are rows in `shapes` (one a batch): every
-    batch holds at least one, so the rows are always enough."""
+def _draw_batches(model: SyntheticModel, count: int, rng: np.random.Generator) -> tuple[IntArray, IntArray, IntArray]:
+    """(session, shape, jobs) of each of as many batches as hold `count` jobs.
+
+    Every batch holds at least one job, so that `count` batches are always enough. With sessions no more are drawn than
+    will be needed, as draws that are alike share the tables out evenly among all of them.
+    """
+    wanted = count if model.sessions is None else ceil(BATCHES_SPARE * count / model.jobs_per_batch)
+    while True:
+        session, shapes = _draw_shapes(model, min(wanted, count), rng)
+        sizes = _draw_batch_sizes(model, session, shapes, rng)
+        batches = int(np.searchsorted(np.cumsum(sizes), count)) + 1
+        if batches <= len(sizes):
+            return session[:batches], shapes[:batches], sizes[:batches]
+        wanted *= 2
+
+
+def _draw_shapes(model: SyntheticModel, batches: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+    """(session, shape) of each batch."""
+    weights = [shape.weight for shape in model.shapes]
+    if model.sessions is None:
+        return np.arange(batches), _draw_weighted(weights, batches, rng)
+    session = draw_sessions(model.sessions, batches, rng)
+    return session, _pick_weighted(weights, draw_alike(stretches_of(session), model.sessions.shape_likeness, rng))
+
+
+def _draw_batch_sizes(model: SyntheticModel, session: IntArray, shapes: IntArray, rng: np.random.Generator) -> IntArray:
+    """Jobs of each batch, from its session and shape."""
     sizes = np.ones(len(shapes), dtype=np.int64)
+    stretch = stretches_of(session)
     for index, shape in enumerate(model.shapes):
         rows = np.flatnonzero(shapes == index)
-        bursts = rows[rng.random(len(rows)) < shape.burst_probability]
-        sizes[bursts] = np.rint(draw_quantiles(shape.burst_size_quantiles, len(bursts), rng))
-    batches = int(np.searchsorted(np.cumsum(sizes), len(shapes))) + 1
-    kept: IntArray = sizes[:batches]
-    return kept
+        if model.sessions is None:
+            bursts = rows[rng.random(len(rows)) < shape.burst_probability]
+            sizes[bursts] = np.rint(draw_quantiles(shape.burst_size_quantiles, len(bursts), rng))
+        elif shape.burst_probability > 0:
+            excess = draw_alike(stretch[rows], model.sessions.size_likeness, rng) - (1 - shape.burst_probability)
+            bursts = np.flatnonzero(excess >= 0)
+            points = excess[bursts] / shape.burst_probability
+            sizes[rows[bursts]] = np.rint(at_quantiles(shape.burst_size_quantiles, points))
+    return sizes
 
 
 def _draw_weighted(weights: Sequence[float], count: int, rng: np.random.Generator) -> IntArray:
+    return _pick_weighted(weights, rng.random(count))
+
+
+def _pick_weighted(weights: Sequence[float], points: FloatArray) -> IntArray:
+    """The index that each point from 0 to 1 falls on, if each index is as wide as its weight."""
     cumulative = np.cumsum(np.asarray(weights, dtype=np.float64))
-    points = rng.random(count) * cumulative[-1]
-    picked: IntArray = np.minimum(np.searchsorted(cumulative, points, side="right"), len(weights) - 1)
+    picked: IntArray = np.minimum(np.searchsorted(cumulative, points * cumulative[-1], side="right"), len(weights) - 1)
     return picked
 
 
-def _draw_runs(model: SyntheticModel, shape: IntArray, rng: np.random.Generator) -> IntArray:
+def _draw_runs(model: SyntheticModel, batch: IntArray, shape: IntArray, rng: np.random.Generator) -> IntArray:
     run_ms = np.empty(len(shape), dtype=np.int64)
     for index, kind in enumerate(model.shapes):
         rows = np.flatnonzero(shape == index)
-        run_ms[rows] = np.maximum(1, np.rint(draw_quantiles(kind.run_quantiles_s, len(rows), rng) * SECOND_MS))
+        points = draw_alike(batch[rows], model.run_likeness, rng)
+        run_ms[rows] = np.maximum(1, np.rint(at_quantiles(kind.run_quantiles_s, points) * SECOND_MS))
     return run_ms
 
 
@@ -281,16 +352,25 @@ def _span_ms(model: SyntheticModel, columns: _Columns, days: float | None, wante
     return float(np.dot(device_milli / MILLI, columns.run_ms)) / wanted
 
 
-def _draw_submits(model: SyntheticModel, batch: IntArray, span_ms: float, rng: np.random.Generator) -> IntArray:
-    """Batches at times whose density follows the hour of day, jobs of a burst one after the other."""
-    batches = int(batch[-1]) + 1
-    starts = _invert_cycle(model.hour_weights, np.sort(rng.random(batches)), span_ms)
-    gaps = rng.exponential(model.burst_gap_s * SECOND_MS, len(batch))
+def _draw_submits(model: SyntheticModel, columns: _Columns, span_ms: float, rng: np.random.Generator) -> IntArray:
+    """Sessions at times whose density follows the hour of day, batches of a session and jobs of a burst one after the
+    other. What sessions hold beyond the span comes at its begin, lest long ones stretch it and thin the load."""
+    batch, session = columns.batch, columns.session
+    weights = model.hour_weights if model.sessions is None else model.sessions.hour_weights
+    starts = _invert_cycle(weights, np.sort(rng.random(int(session[-1]) + 1)), span_ms)[session]
+    if model.burst_paces:
+        gaps = draw_gaps(model.burst_paces, batch, rng)
+    else:
+        gaps = rng.exponential(model.burst_gap_s * SECOND_MS, len(batch))
     is_first = np.diff(batch, prepend=-1) > 0
     gaps[is_first] = 0.0
     since_begin = np.cumsum(gaps)
-    submit_ms: IntArray = np.rint(starts[batch] + since_begin - since_begin[is_first][batch]).astype(np.int64)
-    return submit_ms
+    since_first = since_begin - since_begin[is_first][batch]
+    if model.sessions is not None:
+        length_ms = since_first[np.diff(batch, append=len(batch)) > 0]
+        starts = (starts + draw_offsets(model.sessions, session, length_ms, rng)) % span_ms
+    submit_ms: IntArray = np.rint(starts[batch] + since_first).astype(np.int64)
+    return submit_ms // model.resolution_ms * model.resolution_ms
 
 
 def _invert_cycle(hour_weights: Sequence[float], share: FloatArray, span_ms: float) -> FloatArray:
@@ -357,20 +437,28 @@ def fit_model(workload: Workload, name: str = "") -> SyntheticModel:
     jobs = [job for job in workload.jobs if job.spec.request.device_milli > 0]
     if not jobs:
         raise InputError(f"{workload.name}: expected at least one job with devices, found none; fit another trace")
-    batch_sizes, gaps_ms = _find_batches(jobs)
+    owners = [(job.spec.tenant, job.spec.user) for job in jobs]
+    shapes = [_shape_of(job) for job in jobs]
+    batches = find_batches(owners, shapes, [job.submit_ms for job in jobs])
     span_hours = max(1.0, (jobs[-1].submit_ms - jobs[0].submit_ms) / HOUR_MS)
+    hour_weights = _fit_hours(jobs, workload.start_unix_ms or 0)
+    kinds = np.unique(np.array(shapes), axis=0, return_inverse=True)[1].reshape(-1)
     return SyntheticModel(
         name=name or f"{workload.name}-like",
         source=f"fitted to {workload.name}",
         jobs_per_hour=len(jobs) / span_hours,
-        hour_weights=_fit_hours(jobs, workload.start_unix_ms or 0),
-        burst_gap_s=sum(gaps_ms) / max(1, len(gaps_ms)) / SECOND_MS,
-        shapes=_fit_shapes(jobs, batch_sizes),
-        users=max(1, len({job.spec.user for job in jobs})),
-        user_skew=_fit_skew([job.spec.user for job in jobs]),
+        hour_weights=hour_weights,
+        burst_gap_s=batches.mean_gap_s,
+        burst_paces=fit_paces(batches),
+        shapes=_fit_shapes(jobs, batches),
+        users=len(set(owners)),
+        user_skew=_fit_skew([owners[row] for row in batches.session_rows.tolist()]),
         tenants=tuple((str(tenant), count) for tenant, count in _count_values([job.spec.tenant for job in jobs])),
         kinds=tuple((kind, count) for kind, count in _count_values([job.spec.kind for job in jobs])),
         limit_quantiles=_fit_limits(jobs),
+        sessions=fit_sessions(batches, kinds[batches.first_row], hour_weights),
+        run_likeness=fit_likeness(np.array([job.run_ms for job in jobs]), kinds, batches.of_job),
+        resolution_ms=SECOND_MS if all(job.submit_ms % SECOND_MS == 0 for job in jobs) else 1,
     )
 
 
@@ -387,26 +475,6 @@ def _shape_of(job: TraceJob) -> Shape:
     return job.spec.replicas, request.devices, request.share_milli
 
 
-def _find_batches(jobs: Sequence[TraceJob]) -> tuple[dict[Shape, list[int]], list[int]]:
-    """(sizes of the batches by shape, gaps within bursts in ms)."""
-    last: dict[tuple[str, str, Shape], tuple[int, int]] = {}
-    sizes: dict[Shape, list[int]] = {}
-    gaps_ms: list[int] = []
-    for job in jobs:
-        shape = _shape_of(job)
-        key = (job.spec.tenant, job.spec.user, shape)
-        own = sizes.setdefault(shape, [])
-        seen_ms, batch = last.get(key, (-BURST_GAP_MS - 1, 0))
-        if job.submit_ms - seen_ms <= BURST_GAP_MS:
-            own[batch] += 1
-            gaps_ms.append(job.submit_ms - seen_ms)
-        else:
-            batch = len(own)
-            own.append(1)
-        last[key] = (job.submit_ms, batch)
-    return sizes, gaps_ms
-
-
 def _fit_hours(jobs: Sequence[TraceJob], start_unix_ms: int) -> tuple[float, ...]:
     counts = [0] * HOURS
     for job in jobs:
@@ -414,20 +482,22 @@ def _fit_hours(jobs: Sequence[TraceJob], start_unix_ms: int) -> tuple[float, ...
     return tuple(count * HOURS / len(jobs) for count in counts)
 
 
-def _fit_shapes(jobs: Sequence[TraceJob], batch_sizes: dict[Shape, list[int]]) -> tuple[JobShape, ...]:
+def _fit_shapes(jobs: Sequence[TraceJob], batches: Batches) -> tuple[JobShape, ...]:
     """The SHAPES_MAX most frequent shapes; the jobs of the others count for the nearest of these in devices."""
     runs: dict[Shape, list[float]] = {}
     for job in jobs:
         runs.setdefault(_shape_of(job), []).append(job.run_ms / SECOND_MS)
+    sizes: dict[Shape, list[int]] = {}
+    for row, size in zip(batches.first_row.tolist(), batches.jobs.tolist(), strict=True):
+        sizes.setdefault(_shape_of(jobs[row]), []).append(size)
     frequent = sorted(runs, key=lambda shape: (-len(runs[shape]), shape))
-    batches = {shape: list(batch_sizes[shape]) for shape in frequent[:SHAPES_MAX]}
+    kept = {shape: sizes[shape] for shape in frequent[:SHAPES_MAX]}
     for shape in frequent[SHAPES_MAX:]:
         size = prod(shape)
-        nearest = min(batches, key=lambda other: (abs(prod(other) - size), other))
+        nearest = min(kept, key=lambda other: (abs(prod(other) - size), other))
         runs[nearest].extend(runs[shape])
-        batches[nearest].extend(batch_sizes[shape])
-    total = sum(map(len, batches.values()))
-    return tuple(_fit_shape(shape, runs[shape], sizes, total) for shape, sizes in batches.items())
+        kept[nearest].extend(sizes[shape])
+    return tuple(_fit_shape(shape, runs[shape], own, len(batches.jobs)) for shape, own in kept.items())
 
 
 def _fit_shape(shape: Shape, runs_s: Sequence[float], sizes: Sequence[int], batches: int) -> JobShape:
@@ -443,7 +513,7 @@ def _fit_shape(shape: Shape, runs_s: Sequence[float], sizes: Sequence[int], batc
     )
 
 
-def _fit_skew(users: Sequence[str]) -> float:
+def _fit_skew(users: Sequence[tuple[str, str]]) -> float:
     """Slope of log activity against log rank, least squares; 0 for a single user."""
     counts = [count for _, count in _count_values(users)]
     if len(counts) < 2:

@@ -26,4 +26,9 @@ def mean_of_quantiles(quantiles: Sequence[float]) -> float:
 
 def draw_quantiles(quantiles: Sequence[float], count: int, rng: np.random.Generator) -> FloatArray:
     """`count` independent draws from a table."""
-    return np.interp(rng.random(count), PROBABILITIES, quantiles)
+    return at_quantiles(quantiles, rng.random(count))
+
+
+def at_quantiles(quantiles: Sequence[float], points: FloatArray) -> FloatArray:
+    """The values of a table at points from 0 to 1."""
+    return np.interp(points, PROBABILITIES, quantiles)

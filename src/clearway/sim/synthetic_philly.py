@@ -4,6 +4,8 @@ Fitted by `sim.generate.fit_model` to the public 13-cluster Philly job list (Jeo
 Multi-Tenant GPU Clusters for DNN Training Workloads", ATC 2019; data CC-BY-4.0), which leans to small jobs: 93 % ask
 for one GPU. The list names no users and no time limits. Users: 319, as the paper counts, with an assumed skew of 1.
 Time limit over run time: as in the RICC log (Parallel Workloads Archive), the nearest log with both.
+Its bursts come one by one at one mean gap, without the sessions and paces (`sim.bursts`) that a fit has today: the same
+seed gives the workload that it always gave.
 """
 
 from clearway.sim.generate import JobShape, SyntheticModel
