@@ -54,7 +54,7 @@ class SessionModel:
     shape_likeness: float
     size_likeness: float
     pause_likeness: float
-    hour_weights: tuple[float, ...]
+    hour_weights: tuple[float, ...] = (1.0,) * HOURS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,8 +128,8 @@ def fit_paces(batches: Batches) -> tuple[BurstPace, ...]:
     )
 
 
-def fit_sessions(batches: Batches, shape: IntArray, hour_weights: Sequence[float]) -> SessionModel:
-    """The sessions. shape: index of each batch's shape. hour_weights: of the jobs."""
+def fit_sessions(batches: Batches, shape: IntArray) -> SessionModel:
+    """The sessions, which begin at all hours alike. shape: index of each batch's shape."""
     order = np.argsort(batches.session, kind="stable")
     session, stretch = batches.session[order], stretches_of(batches.session[order])
     follows = np.diff(session) == 0
@@ -140,16 +140,15 @@ def fit_sessions(batches: Batches, shape: IntArray, hour_weights: Sequence[float
         shape_likeness=_fit_sameness(shape[order], follows),
         size_likeness=fit_likeness(batches.jobs[order], shape[order], stretch),
         pause_likeness=fit_likeness(pauses_ms, np.zeros_like(pauses_ms), stretch[1:][follows]),
-        hour_weights=_fit_begins(batches, hour_weights),
     )
 
 
-def _fit_begins(batches: Batches, hour_weights: Sequence[float]) -> tuple[float, ...]:
-    """Rates of the begins by hour for which the jobs, some of which come hours after their session began, have the
-    rates given: the iteration of Richardson and Lucy, which keeps them from going below zero."""
-    begin_ms = batches.first_ms[np.unique(batches.session, return_index=True)[1]][batches.session]
-    middle_ms = (batches.first_ms + batches.last_ms) // 2
-    delay = np.bincount((middle_ms - begin_ms) // HOUR_MS % HOURS, weights=batches.jobs, minlength=HOURS)
+def rates_of_begins(delays_ms: FloatArray, hour_weights: Sequence[float]) -> tuple[float, ...]:
+    """Rates of begins by hour for which what comes so long after its begin has the rates given: the iteration of
+    Richardson and Lucy, which keeps them from going below zero. Begins are anywhere in their hour."""
+    whole, part = np.divmod(delays_ms / HOUR_MS, 1)
+    row = whole.astype(np.int64)
+    delay = np.bincount(row % HOURS, 1 - part, HOURS) + np.bincount((row + 1) % HOURS, part, HOURS)
     hours = np.arange(HOURS)
     share = (delay / delay.sum())[(hours[:, None] - hours) % HOURS]
     wanted = np.asarray(hour_weights, dtype=np.float64)

@@ -12,7 +12,7 @@ and `devices` the arrival rate is such that the work offered is that share of so
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 from typing import TypeVar
 from urllib.parse import parse_qsl
@@ -24,6 +24,7 @@ from clearway.model.ids import JobId, TenantName
 from clearway.model.jobs import JobKind, JobSpec, Request
 from clearway.model.units import DAY_MS, HOUR_MS, MILLI, MINUTE_MS, SECOND_MS
 from clearway.sim.bursts import (
+    HOURS,
     Batches,
     BurstPace,
     IntArray,
@@ -36,6 +37,7 @@ from clearway.sim.bursts import (
     fit_likeness,
     fit_paces,
     fit_sessions,
+    rates_of_begins,
     stretches_of,
 )
 from clearway.sim.quantiles import FloatArray, at_quantiles, draw_quantiles, fit_quantiles, mean_of_quantiles
@@ -53,7 +55,8 @@ SHAPES_MAX = 64
 """Shapes kept when fitting; rarer ones count as the kept one nearest in devices."""
 LIMIT_MAX_MS = 30 * DAY_MS
 """Longest time limit that a user would write, unless the run itself is longer."""
-HOURS = 24
+BEGINS_JOBS = 100_000
+"""Jobs drawn to see when in their sessions they come."""
 BATCHES_SPARE = 1.05
 """Batches drawn over those that should be enough on average."""
 
@@ -353,11 +356,22 @@ def _span_ms(model: SyntheticModel, columns: _Columns, days: float | None, wante
 
 
 def _draw_submits(model: SyntheticModel, columns: _Columns, span_ms: float, rng: np.random.Generator) -> IntArray:
-    """Sessions at times whose density follows the hour of day, batches of a session and jobs of a burst one after the
-    other. What sessions hold beyond the span comes at its begin, lest long ones stretch it and thin the load."""
-    batch, session = columns.batch, columns.session
+    """Sessions begin at times whose density follows the hour of day. What they hold beyond the span comes at its begin,
+    lest long ones stretch it and thin the load."""
     weights = model.hour_weights if model.sessions is None else model.sessions.hour_weights
-    starts = _invert_cycle(weights, np.sort(rng.random(int(session[-1]) + 1)), span_ms)[session]
+    begins = _invert_cycle(weights, np.sort(rng.random(int(columns.session[-1]) + 1)), span_ms)
+    times = _follow_begins(model, columns, begins, rng)
+    if model.sessions is not None:
+        times %= span_ms
+    submit_ms: IntArray = np.rint(times).astype(np.int64)
+    return submit_ms // model.resolution_ms * model.resolution_ms
+
+
+def _follow_begins(
+    model: SyntheticModel, columns: _Columns, begins: FloatArray, rng: np.random.Generator
+) -> FloatArray:
+    """Times in ms of the jobs: batches of a session one after the other, and jobs of a burst. begins: of sessions."""
+    batch, starts = columns.batch, begins[columns.session]
     if model.burst_paces:
         gaps = draw_gaps(model.burst_paces, batch, rng)
     else:
@@ -365,12 +379,12 @@ def _draw_submits(model: SyntheticModel, columns: _Columns, span_ms: float, rng:
     is_first = np.diff(batch, prepend=-1) > 0
     gaps[is_first] = 0.0
     since_begin = np.cumsum(gaps)
-    since_first = since_begin - since_begin[is_first][batch]
+    since_first = since_begin[is_first]
     if model.sessions is not None:
-        length_ms = since_first[np.diff(batch, append=len(batch)) > 0]
-        starts = (starts + draw_offsets(model.sessions, session, length_ms, rng)) % span_ms
-    submit_ms: IntArray = np.rint(starts[batch] + since_first).astype(np.int64)
-    return submit_ms // model.resolution_ms * model.resolution_ms
+        length_ms = since_begin[np.diff(batch, append=len(batch)) > 0] - since_first
+        starts = starts + draw_offsets(model.sessions, columns.session, length_ms, rng)
+    times: FloatArray = starts[batch] + since_begin - since_first[batch]
+    return times
 
 
 def _invert_cycle(hour_weights: Sequence[float], share: FloatArray, span_ms: float) -> FloatArray:
@@ -441,13 +455,12 @@ def fit_model(workload: Workload, name: str = "") -> SyntheticModel:
     shapes = [_shape_of(job) for job in jobs]
     batches = find_batches(owners, shapes, [job.submit_ms for job in jobs])
     span_hours = max(1.0, (jobs[-1].submit_ms - jobs[0].submit_ms) / HOUR_MS)
-    hour_weights = _fit_hours(jobs, workload.start_unix_ms or 0)
     kinds = np.unique(np.array(shapes), axis=0, return_inverse=True)[1].reshape(-1)
-    return SyntheticModel(
+    model = SyntheticModel(
         name=name or f"{workload.name}-like",
         source=f"fitted to {workload.name}",
         jobs_per_hour=len(jobs) / span_hours,
-        hour_weights=hour_weights,
+        hour_weights=_fit_hours(jobs, workload.start_unix_ms or 0),
         burst_gap_s=batches.mean_gap_s,
         burst_paces=fit_paces(batches),
         shapes=_fit_shapes(jobs, batches),
@@ -456,10 +469,21 @@ def fit_model(workload: Workload, name: str = "") -> SyntheticModel:
         tenants=tuple((str(tenant), count) for tenant, count in _count_values([job.spec.tenant for job in jobs])),
         kinds=tuple((kind, count) for kind, count in _count_values([job.spec.kind for job in jobs])),
         limit_quantiles=_fit_limits(jobs),
-        sessions=fit_sessions(batches, kinds[batches.first_row], hour_weights),
+        sessions=fit_sessions(batches, kinds[batches.first_row]),
         run_likeness=fit_likeness(np.array([job.run_ms for job in jobs]), kinds, batches.of_job),
         resolution_ms=SECOND_MS if all(job.submit_ms % SECOND_MS == 0 for job in jobs) else 1,
     )
+    return _fit_begins(model)
+
+
+def _fit_begins(model: SyntheticModel) -> SyntheticModel:
+    """The model with sessions that begin such that its jobs, some of which come hours later, follow its hours."""
+    assert model.sessions is not None
+    rng = np.random.default_rng(0)
+    columns = _draw_columns(model, BEGINS_JOBS, rng)
+    delays_ms = _follow_begins(model, columns, np.zeros(int(columns.session[-1]) + 1), rng)
+    weights = rates_of_begins(delays_ms, model.hour_weights)
+    return replace(model, sessions=replace(model.sessions, hour_weights=weights))
 
 
 def _count_values(values: Sequence[Value]) -> list[tuple[Value, float]]:

@@ -11,8 +11,8 @@ from clearway.sim.bursts import (
     find_batches,
     fit_likeness,
     fit_paces,
-    fit_sessions,
     group_by_gap,
+    rates_of_begins,
     stretches_of,
 )
 from clearway.sim.generate import fit_model, generate
@@ -90,13 +90,10 @@ def test_pace_goes_by_the_size_of_the_burst():
     assert set(hundred.gap_quantiles_s) == {0}
 
 
-def test_sessions_begin_such_that_their_jobs_come_at_the_hours_of_the_trace():
-    """Twenty sessions begin at 9 and have jobs each quarter of an hour until noon."""
-    rows = [(day, 9 * HOUR_MS + quarter * 15 * MINUTE_MS) for day in range(20) for quarter in range(12)]
-    times_ms = [day * DAY_MS + time_ms for day, time_ms in rows]
-    batches = find_batches(["ann"] * len(times_ms), [1] * len(times_ms), times_ms)
+def test_begins_are_such_that_what_follows_comes_at_the_hours_wanted():
+    """Jobs come at 9, 10 and 11; each session has one in its first hour and in the next two."""
     hours = [8.0 if 9 <= hour < 12 else 0.0 for hour in range(24)]
-    weights = fit_sessions(batches, np.zeros(len(batches.jobs), dtype=np.int64), hours).hour_weights
+    weights = rates_of_begins(np.array([0.0, HOUR_MS, 2.0 * HOUR_MS]), hours)
     assert weights[9] > 0.95 * sum(weights)
 
 
