@@ -229,6 +229,8 @@ def generate(
     return Workload(
         name=model.name,
         jobs=_build_jobs(model, columns, submit_ms - first_ms, order),
+        # The first session may begin hours after midnight, where the hours of the model begin.
+        start_unix_ms=None if model.sessions is None else first_ms,
         notes=(f"Generated with seed {seed} from the model {model.name} ({model.source}).",),
     )
 

@@ -30,13 +30,6 @@ def dispersion(workload, bin_ms):
     return counts.var() / counts.mean()
 
 
-def user_share(workload):
-    counts = {}
-    for job in workload.jobs:
-        counts[job.spec.user] = counts.get(job.spec.user, 0) + 1
-    return max(counts.values()) / len(workload.jobs)
-
-
 def workload_of(rows):
     """rows: (submit in seconds, user, run in seconds)."""
     jobs = [
@@ -149,6 +142,20 @@ def test_bursts_of_one_second_stay_so_beside_slow_ones():
         assert all(job.submit_ms % SECOND_MS == 0 for job in drawn.jobs)
 
 
+def test_jobs_of_sessions_follow_the_hours_of_the_trace():
+    """Forty users submit every five minutes from 9 to 12 on thirty days. What is drawn begins anywhere in its hour and so
+    ends half an hour late on average, a seventh of the jobs; if sessions began when jobs come, it were half of them."""
+    rows = [
+        (day * 86_400 + 9 * 3600 + 300 * place, f"user{user}", 60)
+        for day in range(30)
+        for user in range(40)
+        for place in range(36)
+    ]
+    drawn = generate(fit_model(workload_of([(0, "first", 60), *rows])), jobs=20_000, seed=1)
+    hours = [(drawn.start_unix_ms + job.submit_ms) // HOUR_MS % 24 for job in drawn.jobs]
+    assert np.mean([9 <= hour < 12 for hour in hours]) > 0.8
+
+
 def test_jobs_of_a_burst_are_of_one_user_and_run_alike():
     trace = workload_of(rows_of_bursts())
     drawn = generate(fit_model(trace), jobs=len(trace.jobs), seed=1)
@@ -190,13 +197,15 @@ def test_a_model_without_sessions_draws_what_it_always_drew():
 
 
 def agree(trace, model, seeds):
-    """The mean over seeds of what is drawn agrees with the trace: bunching within 1.5 times, work within 15 %."""
+    """The mean over seeds of what is drawn agrees with the trace: bunching within 1.5 times, work within 15 %, the
+    hours of the day within a quarter of the mean rate."""
     drawn = [generate(model, jobs=round(model.jobs_per_hour * span_h(trace)), seed=seed) for seed in range(seeds)]
     for bin_ms in (MINUTE_MS, HOUR_MS):
         ratio = np.mean([dispersion(one, bin_ms) for one in drawn]) / dispersion(trace, bin_ms)
         assert 1 / 1.5 < ratio < 1.5
     assert np.mean([work_s(one) for one in drawn]) == pytest.approx(work_s(trace), rel=0.15)
-    assert user_share(drawn[0]) < user_share(trace) + 0.4
+    hours = np.mean([fit_model(one).hour_weights for one in drawn], axis=0)
+    assert np.abs(hours - model.hour_weights).mean() < 0.25
 
 
 def span_h(workload):
