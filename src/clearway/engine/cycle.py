@@ -60,6 +60,7 @@ from clearway.engine.desk import (
     make_desk_door,
 )
 from clearway.engine.dominant import rows_in_turn
+from clearway.engine.elastic import next_growth_ms
 from clearway.engine.improve import improve_plan, touches_running
 from clearway.engine.lifecycle import HOLDING
 from clearway.engine.limits import headroom_milli, within_limits
@@ -181,6 +182,8 @@ class Planner:
             planned = moves if self._gate is None else []
             moves.extend(improve_plan(self._trial, planned, rows, stopped, self._tried))
             self._retry_ms = self._next_unprotected_ms()
+            if state.policy.elasticity.enabled:
+                self._retry_ms = min(self._retry_ms, next_growth_ms(state))
             if started:
                 undo_entry(started, self._desk_door, state.door)
         if state.claims or self._touches_running:

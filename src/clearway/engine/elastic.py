@@ -12,8 +12,10 @@ from clearway.engine.state import ClusterState
 from clearway.engine.tables import (
     JOB_HELD,
     JOB_PHASE,
+    JOB_QUEUE,
     JOB_REPLICAS_MAX,
     PHASE_RUNNING,
+    QUEUE_JOB_MAX,
 )
 from clearway.engine.trial import Trial
 from clearway.engine.view import jobs_view
@@ -76,8 +78,19 @@ def enlarge_starts(trial: Trial, moves: list[Move]) -> None:
             moves[place] = replace(move, allocation=larger)
 
 
+def next_growth_ms(state: ClusterState) -> int:
+    """When a job that was resized not long ago may grow again, where devices are free; FOREVER_MS = nobody waits to."""
+    if not int(state.inventory.totals[-1]):
+        return FOREVER_MS
+    interval_ms = state.policy.elasticity.interval_ms
+    due = (record.resized_ms + interval_ms for record in _by_gain(state) if record.resized_ms)
+    return min((due_ms for due_ms in due if due_ms > state.now_ms), default=FOREVER_MS)
+
+
 def _by_gain(state: ClusterState) -> list[JobRecord]:
     """Running jobs that can still grow, by the speed that one more replica adds per device, the largest first."""
+    if not state.rows.has_elastic:
+        return []
     rows = state.holding_rows()
     table = state.rows.table
     fits = (table[JOB_PHASE, rows] == PHASE_RUNNING) & (table[JOB_HELD, rows] < table[JOB_REPLICAS_MAX, rows])
@@ -96,7 +109,9 @@ def _grow(trial: Trial, record: JobRecord, held: Allocation) -> Allocation | Non
     """What the job holds with as many replicas more as fit and pay; None = it does not grow. held: what it has."""
     state, spec = trial.state, record.spec
     free = (1000 * int(state.inventory.totals[-1]) - headroom_milli(state)) // spec.request.device_milli
-    most = count = _worthwhile(state, record, held, min(free, spec.replicas_max - held.replicas))
+    queue = int(state.rows.table[JOB_QUEUE, record.row])
+    most = min(spec.replicas_max, int(state.accounts.queues[QUEUE_JOB_MAX, queue]) // spec.request.device_milli)
+    most = count = _worthwhile(state, record, held, min(free, most - held.replicas))
     best, fits, refused = held, 0, most + 1
     while count > fits:
         larger = _larger(trial, record, held, count)

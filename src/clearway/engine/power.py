@@ -50,7 +50,7 @@ from clearway.engine.tables import (
     POOL_WATTS,
 )
 from clearway.model.ids import JobId
-from clearway.model.plan import Cap, Migrate, Move, Resize, Start, job_served
+from clearway.model.plan import Cap, Migrate, Move, Reserve, Resize, Start, job_served
 from clearway.model.power import CURVE, FLOOR_PERCENT, IDLE_PERCENT
 from clearway.model.units import FOREVER_MS
 
@@ -208,11 +208,30 @@ class PowerGate:
         kept, given_up = [], set()
         self._reserved = 0
         for move in moves:
-            if self.lets(move):
+            if self._lets_claim(move, moves) if isinstance(move, Reserve) else self.lets(move):
                 kept.append(move)
             else:
                 given_up.add(_beneficiary(move))
         return [move for move in kept if (job := _beneficiary(move)) is None or job not in given_up]
+
+    def _lets_claim(self, claim: Reserve, moves: Sequence[Move]) -> bool:
+        """Whether the budget lets the claimant start once those have left who make room for it: else nobody leaves."""
+        account = self.account
+        claimed = np.unique(claim.allocation.devices)
+        left = [np.zeros(0, dtype=np.int64)]
+        for move in moves:
+            held = None if isinstance(move, Cap | Reserve | Start) else self.state.jobs[move.job].allocation
+            if held is None or _beneficiary(move) != claim.job:
+                continue
+            kept = move.allocation.devices if isinstance(move, Resize | Migrate) else left[0]
+            left.append(np.setdiff1d(held.devices, kept))
+        freed, counts = np.unique(np.concatenate(left), return_counts=True)
+        freed = np.setdiff1d(freed[account.sharers[freed] <= counts], claimed)
+        more = account.added_watts(claimed[~account.used[claimed]]) - account.added_watts(freed)
+        if more > self._left:
+            return False
+        self._left -= max(more, 0)
+        return True
 
     def judge(self, starts: Sequence[Start]) -> Verdict:
         """Which of those starts would not pass, and which reservations come too early. None passes yet."""

@@ -12,14 +12,17 @@ from typing import Final
 
 import numpy as np
 
-from clearway.engine.budgets import Purse
+from clearway.engine.box import META_RESERVATIONS, RES_JOB, RES_START
+from clearway.engine.budgets import Purse, is_leaving
+from clearway.engine.choose import choose_victims, count_elsewhere, held_by, leaves_headroom, let_go, place_whole
 from clearway.engine.claims import is_claim_ready
 from clearway.engine.limits import within_limits
-from clearway.engine.quota import may_reclaim
 from clearway.engine.reasons import (
     REASON_FRAGMENTATION,
+    REASON_HEADROOM,
     REASON_NEIGHBOURS,
     REASON_PRIORITY,
+    REASON_QUEUE_LIMIT,
     REASON_QUOTA,
     REASON_RESERVED,
     REASON_RESOURCES,
@@ -27,19 +30,55 @@ from clearway.engine.reasons import (
 )
 from clearway.engine.records import JobRecord
 from clearway.engine.standing import is_fickle, leaving_jobs, may_stand
-from clearway.engine.tables import JOB_CLAIMED, JOB_CLASS, JOB_REASON, JOB_TENANT
+from clearway.engine.state import ClusterState
+from clearway.engine.tables import (
+    DEVICE_POOL,
+    JOB_CLAIMED,
+    JOB_CLASS,
+    JOB_END_MS,
+    JOB_PLANNED_MS,
+    JOB_PREFERRED,
+    JOB_PRIORITY,
+    JOB_QUEUE,
+    JOB_QUEUE_PRIORITY,
+    JOB_REASON,
+    JOB_REPLICAS,
+    JOB_REPLICAS_MIN,
+    JOB_SAVED_MS,
+    JOB_TENANT,
+    JOB_WIDEST,
+)
 from clearway.engine.trial import Trial
-from clearway.engine.victims import Victim, Way, find_victims, kept_part, nobody_gives
+from clearway.engine.victims import IntArray, Victim, Way, find_victims, kept_part, nobody_gives
 from clearway.model.allocation import Allocation
 from clearway.model.ids import JobId
 from clearway.model.jobs import StopCause
 from clearway.model.plan import Migrate, Move, Reserve, Resize, Stop, Suspend
+from clearway.model.units import FOREVER_MS
 
 LOOKED_MAX: Final = 64
-"""Waiting jobs looked at per cycle for whether room may be made for them."""
+"""Waiting jobs looked at per cycle for whether they could use what comes free."""
 
-BUDGET_TRIES: Final = 8
-"""Sets of victims that are looked at for one waiting job, where budgets do not allow the first."""
+WAITING_MAX: Final = 1024
+"""Waiting jobs, the first of the order, of which some may be helped by a cycle."""
+
+TRIES_MAX: Final = 16
+"""Waiting jobs for which a cycle seeks victims; those equal to one for which there were none do not count."""
+
+KIND: Final = np.array(
+    (
+        JOB_CLASS,
+        JOB_TENANT,
+        JOB_QUEUE,
+        JOB_QUEUE_PRIORITY,
+        JOB_PRIORITY,
+        JOB_REPLICAS,
+        JOB_REPLICAS_MIN,
+        JOB_WIDEST,
+        JOB_PREFERRED,
+    )
+)
+"""What makes waiting jobs equal: what was tried in vain for one is so for those behind it."""
 
 HELPED_REASONS: Final = (
     REASON_RESOURCES,
@@ -48,6 +87,8 @@ HELPED_REASONS: Final = (
     REASON_RESERVED,
     REASON_PRIORITY,
     REASON_QUOTA,
+    REASON_QUEUE_LIMIT,
+    REASON_HEADROOM,
     REASON_NEIGHBOURS,
 )
 """Reasons that victims can lift."""
@@ -67,31 +108,43 @@ def make_room(trial: Trial, started: frozenset[int], stopped: frozenset[int], tr
     for row in stopped:
         purse.pay(state.by_row[row].spec.id)
     shrunk: set[JobId] = set()
-    helped = 0
     mark = trial.mark()
+    _discount_leavers(trial)
+    reserved = _reservations(trial)
     trial.ignore_reservations()
-    for row in state.order.waiting()[:LOOKED_MAX].tolist():
-        if helped == settings.beneficiaries_max:
-            break
-        table = state.rows.table
-        if (
-            row in started
-            or row in tried
-            or table[JOB_CLAIMED, row] == 1
-            or table[JOB_REASON, row] not in HELPED_REASONS
-        ):
-            continue
+    waiting = _may_be_helped(state, started, tried)
+    helped = tries = 0
+    while len(waiting) and helped < settings.beneficiaries_max and tries < TRIES_MAX:
+        row, waiting = int(waiting[0]), waiting[1:]
         tried.add(row)
-        if _join(trial, row, shrunk, moves):
+        before = [index for index, other in reserved if state.order.place(other) < state.order.place(row)]
+        if _join(trial, row, shrunk, moves, before):
             continue
-        moves.extend(_wait_for_leavers(trial, row) or _make_room_for(trial, row, touched, shrunk, purse))
-        helped += 1
+        made = _wait_for_leavers(trial, row) or _make_room_for(trial, row, touched, shrunk, purse, before)
+        tries += 1
+        if made:
+            helped += 1
+            moves.extend(made)
+            reserved = [one for one in reserved if one[1] != row]
+        elif state.by_row[row].spec.preempts and not shrunk:
+            kinds = state.rows.table[KIND[:, None], waiting]
+            equal = (kinds == state.rows.table[KIND, row][:, None]).all(axis=0)
+            tried.update(waiting[equal].tolist())
+            waiting = waiting[~equal]
     if not moves:
         trial.undo_to(mark)
     return moves
 
 
-def _join(trial: Trial, row: int, shrunk: set[JobId], moves: list[Move]) -> bool:
+def _may_be_helped(state: ClusterState, started: frozenset[int], tried: set[int]) -> IntArray:
+    """Rows of the first waiting jobs, in order, for which victims may be sought."""
+    table = state.rows.table
+    rows: IntArray = state.order.waiting()[:WAITING_MAX]
+    rows = rows[(table[JOB_CLAIMED, rows] == 0) & np.isin(table[JOB_REASON, rows], HELPED_REASONS)]
+    return np.array([row for row in rows.tolist() if row not in started and row not in tried], dtype=np.int64)
+
+
+def _join(trial: Trial, row: int, shrunk: set[JobId], moves: list[Move], before: list[int]) -> bool:
     """Let jobs that shrink for others shrink further for this one too, if it fits on what they can spare: a burst of
     equal tasks has its devices at once, not one by one. shrunk: those that `moves` resize, which are made smaller."""
     if not shrunk:
@@ -99,10 +152,10 @@ def _join(trial: Trial, row: int, shrunk: set[JobId], moves: list[Move]) -> bool
     may_give = [one for one in find_victims(trial.state, row) if one.way is Way.SHRINK and one.record.spec.id in shrunk]
     mark = trial.mark()
     for victim in may_give:
-        _let_go(trial, victim)
-    allocation = _fits(trial, row)
+        let_go(trial, victim)
+    allocation = place_whole(trial, row)
     trial.undo_to(mark)
-    if allocation is None:
+    if allocation is None or _delays(trial, row, may_give, allocation, before):
         return False
     givers = {one.record.spec.id: one.record for one in may_give if _overlap(one.record, allocation)}
     if not givers:
@@ -138,6 +191,29 @@ def _claim(trial: Trial, row: int, allocation: Allocation) -> None:
     trial.count(row, allocation.replicas * trial.state.by_row[row].spec.request.device_milli, jobs=1)
 
 
+def _discount_leavers(trial: Trial) -> None:
+    """On trial: limits see the claims of those for whom others leave already, not these as well."""
+    state = trial.state
+    if not state.claims:
+        return
+    for row in state.holding_rows().tolist():
+        record = state.by_row[row]
+        if record.allocation is None or not is_leaving(record):
+            continue
+        kept = 0 if record.target is None else record.target.replicas
+        milli = (record.allocation.replicas - kept) * record.spec.request.device_milli
+        trial.count(row, -milli, jobs=0 if kept else -1)
+
+
+def _discount(trial: Trial, victims: list[Victim], moves: list[Move]) -> None:
+    """On trial: what those victims give up counts against no limit any more."""
+    kept = {move.job: move.allocation.replicas for move in moves if isinstance(move, Resize | Migrate)}
+    for victim in victims:
+        replicas = kept.get(victim.record.spec.id, 0)
+        milli = (held_by(victim).replicas - replicas) * victim.record.spec.request.device_milli
+        trial.count(victim.record.row, -milli, jobs=0 if replicas else -1)
+
+
 def _wait_for_leavers(trial: Trial, row: int) -> list[Move]:
     """A claim on what others leave already, for a job whose claim may have fallen while they did; [] = not enough."""
     state = trial.state
@@ -148,7 +224,7 @@ def _wait_for_leavers(trial: Trial, row: int) -> list[Move]:
     for record in leavers:
         if record.target is None and record.allocation is not None:
             trial.let_go(record.row, record.allocation)
-    allocation = _fits(trial, row)
+    allocation = place_whole(trial, row)
     trial.undo_to(mark)
     if allocation is None:
         return []
@@ -156,148 +232,68 @@ def _wait_for_leavers(trial: Trial, row: int) -> list[Move]:
     return [Reserve(state.by_row[row].spec.id, allocation, state.now_ms)]
 
 
-def _make_room_for(trial: Trial, row: int, touched: set[int], shrunk: set[JobId], purse: Purse) -> list[Move]:
+def _reservations(trial: Trial) -> list[tuple[int, int]]:
+    """(index, row) of what is reserved."""
+    count = int(trial.state.meta[META_RESERVATIONS])
+    return list(enumerate(trial.state.box.res[RES_JOB, :count].tolist()))
+
+
+def _delays(trial: Trial, row: int, victims: list[Victim], allocation: Allocation, before: list[int]) -> bool:
+    """Whether the job, lying there until it is expected to end, would take devices from a reservation of a job before
+    it. What a victim would have held for as long anyway is not missed."""
+    state, table = trial.state, trial.state.rows.table
+    spec = state.by_row[row].spec
+    planned = int(table[JOB_PLANNED_MS, row])
+    end_ms = FOREVER_MS
+    if planned < FOREVER_MS:
+        left_ms = max(planned - int(table[JOB_SAVED_MS, row]), 1)
+        end_ms = state.now_ms - (-left_ms * spec.replicas // allocation.replicas)
+    pool_of, pools = state.inventory.devices[DEVICE_POOL], state.inventory.pool_count
+    taken = np.bincount(pool_of[allocation.devices], minlength=pools) * spec.request.share_milli
+    for index in before:
+        start_ms = int(state.box.res[RES_START, index])
+        if end_ms <= start_ms:
+            continue
+        spare = state.box.res_pool[:pools, index].copy()
+        for victim in victims:
+            if table[JOB_END_MS, victim.record.row] > start_ms:
+                request = victim.record.spec.request
+                given = held_by(victim).devices[victim.keeps * request.devices :]
+                spare += np.bincount(pool_of[given], minlength=pools) * request.share_milli
+        if (taken > np.maximum(spare, 0)).any():
+            return True
+    return False
+
+
+def _make_room_for(
+    trial: Trial, row: int, touched: set[int], shrunk: set[JobId], purse: Purse, before: list[int]
+) -> list[Move]:
     """Moves that make room for one waiting job; empty, and the trial as it was, when none is allowed or enough. Victims
     are added to `touched`, and those that shrink to `shrunk`; budgets are paid from `purse`."""
-    candidates = [victim for victim in find_victims(trial.state, row) if victim.record.row not in touched]
     mark = trial.mark()
-    found = _choose_victims(trial, row, candidates, purse)
+    milder = [victim for victim in find_victims(trial.state, row) if victim.record.row not in touched]
+    found = choose_victims(trial, row, milder, {}, purse)
+    shrinks = {victim.record.row: victim for victim in milder if victim.way is Way.SHRINK}
+    if found is None and shrinks:  # what is more than they need is not enough: those that may be evicted leave
+        harder = [one for one in find_victims(trial.state, row, evicts=True) if one.record.row not in touched]
+        found = choose_victims(trial, row, harder, shrinks, purse)
     if found is None:
         return []
     victims, allocation = found
+    if _delays(trial, row, victims, allocation, before):
+        return []
     if not victims:  # only a reservation of others holds it back, and that stands
         return []
     moves = _leave(trial, row, victims, allocation)
     if moves is None:
         trial.undo_to(mark)
         return []
+    _discount(trial, victims, moves)
     touched.update(victim.record.row for victim in victims)
     for victim in victims:
         purse.pay(victim.record.spec.id)
     shrunk.update(move.job for move in moves if isinstance(move, Resize))
     return moves
-
-
-def _choose_victims(
-    trial: Trial, row: int, candidates: list[Victim], purse: Purse
-) -> tuple[list[Victim], Allocation] | None:
-    """The victims that are needed, and where the job then goes; None when none are enough. The trial is as it was.
-
-    Those that are needed must be within all budgets together; where the first that are found are not, the cheapest that
-    exceeds one is left out, and others are sought.
-    """
-    mark = trial.mark()
-    candidates = [victim for victim in candidates if purse.allows(victim.record.spec.id)]
-    for _ in range(BUDGET_TRIES):
-        chosen = _enough_victims(trial, row, candidates)
-        trial.undo_to(mark)
-        if chosen is None:
-            return None
-        found = _minimal(trial, row, chosen)
-        trial.undo_to(mark)
-        beyond = _find_beyond(found[0], purse)
-        if beyond is None:
-            return found
-        candidates = [victim for victim in candidates if victim is not beyond]
-    return None
-
-
-def _find_beyond(victims: list[Victim], purse: Purse) -> Victim | None:
-    """The first of these that its budgets do not let leave beside those before it; None = all may."""
-    beyond = None
-    for count, victim in enumerate(victims):
-        if not purse.allows(victim.record.spec.id):
-            beyond, victims = victim, victims[:count]
-            break
-        purse.pay(victim.record.spec.id)
-    for victim in victims:
-        purse.pay_back(victim.record.spec.id)
-    return beyond
-
-
-def _enough_victims(trial: Trial, row: int, candidates: list[Victim]) -> list[Victim] | None:
-    """The first candidates that are enough together, on trial; None when all are not, or too many are needed."""
-    settings = trial.state.policy.preemption
-    if not _could_ever_fit(trial, row, candidates):
-        return None
-    chosen: list[Victim] = []
-    for victim in candidates:
-        if len(chosen) == settings.victims_max:
-            return None
-        if victim.is_reclaim and not _may_still_reclaim(trial, row, victim):
-            continue
-        _let_go(trial, victim)
-        chosen.append(victim)
-        if _fits(trial, row) is not None:
-            return chosen
-    return None
-
-
-def _could_ever_fit(trial: Trial, row: int, candidates: list[Victim]) -> bool:
-    """A quick look at sums before anything is tried."""
-    state = trial.state
-    spec = state.by_row[row].spec
-    needed = state.policy.least_replicas(spec) * spec.request.device_milli
-    free = int(state.device_shares_free().sum())
-    offered = 0
-    for victim in candidates:
-        assert victim.record.allocation is not None
-        offered += (victim.record.allocation.replicas - victim.keeps) * victim.record.spec.request.device_milli
-    return bool(candidates) and free + offered >= needed
-
-
-def _may_still_reclaim(trial: Trial, row: int, victim: Victim) -> bool:
-    state = trial.state
-    spec = state.by_row[row].spec
-    milli = state.policy.least_replicas(spec) * spec.request.device_milli
-    mine = int(state.rows.table[JOB_TENANT, row])
-    return bool(may_reclaim(state.accounts.tenants, mine, victim.record.tenant, milli))
-
-
-def _let_go(trial: Trial, victim: Victim) -> None:
-    """On trial: the victim holds only what it keeps."""
-    record = victim.record
-    assert record.allocation is not None
-    trial.let_go(record.row, record.allocation)
-    if victim.keeps:
-        kept = kept_part(record.allocation, victim.keeps, record.spec.request.devices)
-        trial.hold(record.row, kept)
-    elif victim.way is Way.MIGRATE:
-        _count_elsewhere(trial, victim)
-
-
-def _count_elsewhere(trial: Trial, victim: Victim) -> None:
-    """On trial: a victim that moves holds as much as before, so that limits see no difference."""
-    trial.count(victim.record.row, _held(victim).replicas * victim.record.spec.request.device_milli, jobs=1)
-
-
-def _fits(trial: Trial, row: int) -> Allocation | None:
-    """Where the waiting job would go now with its least replicas, quota and queue limits respected."""
-    state = trial.state
-    spec = state.by_row[row].spec
-    replicas = state.policy.least_replicas(spec)
-    if not within_limits(state, row, replicas * spec.request.device_milli):
-        return None
-    return trial.place(row, replicas)
-
-
-def _minimal(trial: Trial, row: int, chosen: list[Victim]) -> tuple[list[Victim], Allocation]:
-    """The chosen without those that are not needed, the dearest left out first; and where the job then goes."""
-    needed = sorted(chosen, key=lambda victim: (-int(victim.way), -victim.cost_device_ms, -victim.record.spec.id))
-    mark = trial.mark()
-    for victim in tuple(needed):
-        fewer = [other for other in needed if other is not victim]
-        for other in fewer:
-            _let_go(trial, other)
-        fits = _fits(trial, row)
-        trial.undo_to(mark)
-        if fits is not None:
-            needed = fewer
-    for victim in needed:
-        _let_go(trial, victim)
-    allocation = _fits(trial, row)
-    assert allocation is not None
-    return needed, allocation
 
 
 def _leave(trial: Trial, row: int, victims: list[Victim], allocation: Allocation) -> list[Move] | None:
@@ -321,11 +317,11 @@ def _parts_kept(trial: Trial, row: int, victims: list[Victim], claimed: Allocati
     """What each victim that shrinks keeps, by row: of its replicas that are not claimed as many, from the first on, as
     let the waiting job start. It may want more of it than devices: CPUs, memory, a node for itself, quota."""
     shrinking = [victim for victim in victims if victim.way is Way.SHRINK]
-    rests = [_untouched_part(_held(one), claimed, one.record.spec.request.devices) for one in shrinking]
+    rests = [_untouched_part(held_by(one), claimed, one.record.spec.request.devices) for one in shrinking]
     kept = {one.record.row: _first(one, rest, one.keeps) for one, rest in zip(shrinking, rests, strict=True)}
     for victim, rest in zip(shrinking, rests, strict=True):
         mine, least = victim.record.row, victim.keeps
-        most = count = min(rest.replicas, _held(victim).replicas - 1)
+        most = count = min(rest.replicas, held_by(victim).replicas - 1)
         while least < most:
             kept[mine] = _first(victim, rest, count)
             if _may_start(trial, row, victims, kept, claimed):
@@ -335,11 +331,6 @@ def _parts_kept(trial: Trial, row: int, victims: list[Victim], claimed: Allocati
             count = (least + most + 1) // 2
         kept[mine] = _first(victim, rest, least)
     return kept
-
-
-def _held(victim: Victim) -> Allocation:
-    assert victim.record.allocation is not None
-    return victim.record.allocation
 
 
 def _first(victim: Victim, part: Allocation, count: int) -> Allocation:
@@ -358,13 +349,13 @@ def _may_start(
     those that hold as much elsewhere."""
     state, mark = trial.state, trial.mark()
     for victim in victims:
-        trial.let_go(victim.record.row, _held(victim))
+        trial.let_go(victim.record.row, held_by(victim))
         if victim.record.row in kept:
             trial.hold(victim.record.row, kept[victim.record.row])
         elif victim.way is Way.MIGRATE or victim.record.row in movable:
-            _count_elsewhere(trial, victim)
+            count_elsewhere(trial, victim)
     milli = claimed.replicas * state.by_row[row].spec.request.device_milli
-    may = within_limits(state, row, milli)
+    may = within_limits(state, row, milli) and leaves_headroom(trial, row, milli)
     if may:
         trial.claim(row, claimed)
         cls = int(state.rows.table[JOB_CLASS, row])
@@ -401,6 +392,8 @@ def _leave_one(
         return Resize(spec.id, record.generation + 1, kept[record.row], beneficiary)
     if state.policy.preemption.migrate and record.row in movable:
         target = trial.place(record.row, held.replicas)
+        if target is not None and not leaves_headroom(trial, record.row, held.replicas * spec.request.device_milli):
+            target = None
         if target is not None and not np.isin(target.devices, held.devices).any():
             trial.claim(record.row, target)
             return Migrate(spec.id, record.generation + 1, target, beneficiary)

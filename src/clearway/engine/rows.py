@@ -202,12 +202,13 @@ def is_like(spec: JobSpec, other: JobSpec) -> bool:
 class JobRows:
     """The JOB table and the head of each job's footprint. `count` rows were ever used."""
 
-    __slots__ = ("count", "free", "link", "table")
+    __slots__ = ("count", "free", "has_elastic", "link", "table")
 
     def __init__(self) -> None:
         self.table: Table = make_table(JOB_COLUMNS, 64)
         self.link: NDArray[np.int64] = np.full(64, NONE, dtype=np.int64)
         self.count = 0
+        self.has_elastic = False  # whether any job ever was
         self.free: list[int] = []
 
     def new(self) -> int:
@@ -245,6 +246,7 @@ class JobRows:
         elastic, limit_ms = spec.elastic, spec.limit_ms
         least = most = spec.replicas
         if elastic is not None:
+            self.has_elastic = True
             least, most = elastic.replicas_min, elastic.replicas_max
         cls, queue, tenant, queue_priority = numbers
         write_row(

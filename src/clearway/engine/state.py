@@ -55,8 +55,17 @@ from clearway.engine.tables import (
     DEVICE_SHARE_FREE,
     JOB_CLAIMED,
     JOB_CLASS,
+    JOB_QUEUE,
+    JOB_TENANT,
     JOB_WATTS_MS,
     NONE,
+    QUEUE_DEVICES_MAX,
+    QUEUE_JOB_MAX,
+    QUEUE_RUNNING_MAX,
+    TENANT_BORROW_MAX,
+    TENANT_HAS_QUOTA,
+    TENANT_LIMITED,
+    TENANT_SUBTREE,
     Table,
     grow_table,
     make_table,
@@ -308,11 +317,13 @@ class ClusterState:
         self.capacity_grew = True
         self.refreshed_ms = NONE
         self.refresh_box()
+        self._drop_barred_claims()
 
     def _on_tenant_set(self, event: TenantSet) -> None:
         self.accounts.set_tenant(event.tenant, self.inventory.milli)
         self.capacity_grew = True
         self.refresh_box()
+        self._drop_barred_claims()
 
     def _on_queue_removed(self, event: QueueRemoved) -> None:
         self.accounts.remove_queue(event.queue)
@@ -336,6 +347,7 @@ class ClusterState:
         self.power_budget_watts = event.watts
         self.rows.table[JOB_WATTS_MS] = 0
         self.capacity_grew = True
+        self._drop_barred_claims()
 
     def _on_links(self, event: LinksSet) -> None:
         self.link_speeds = dict(event.links)
@@ -383,6 +395,27 @@ class ClusterState:
             unclaim_entry(cls, claim.allocation.nodes, claim.allocation.devices, self.door)
             self.rows.table[JOB_CLAIMED, row] = 0
             self.capacity_grew = True
+
+    def _drop_barred_claims(self) -> None:
+        """Give up claims of jobs that new limits or a new power budget let start on no account, whoever leaves."""
+        queues, tenants = self.accounts.queues, self.accounts.tenants
+        for row, claim in list(self.claims.items()):
+            milli = claim.allocation.replicas * self.by_row[row].spec.request.device_milli
+            queue, tenant = self.rows.table[[JOB_QUEUE, JOB_TENANT], row].tolist()
+            most = min(int(queues[QUEUE_JOB_MAX, queue]), int(queues[QUEUE_DEVICES_MAX, queue]))
+            if tenants[TENANT_LIMITED, tenant] and tenants[TENANT_HAS_QUOTA, tenant]:
+                most = min(most, int(tenants[TENANT_SUBTREE, tenant]) + int(tenants[TENANT_BORROW_MAX, tenant]))
+            if milli > most or not queues[QUEUE_RUNNING_MAX, queue] or self._is_powerless(claim.allocation):
+                self.unclaim(row)
+
+    def _is_powerless(self, allocation: Allocation) -> bool:
+        """Whether an idle cluster could not power those devices, at their floor, within the budget."""
+        if self.power_budget_watts is None:
+            return False
+        from clearway.engine.power import PowerAccount  # it knows the state
+
+        account = PowerAccount(self)
+        return account.added_watts(np.unique(allocation.devices)) > self.power_budget_watts - account.idle_watts()
 
     def unclaim_beyond(self, row: int, replicas: int) -> None:
         """Give up the claim of the job of `row` if it is for more replicas than that."""

@@ -177,13 +177,13 @@ def _of_others(state: ClusterState, rows: IntArray, row: int) -> NDArray[np.bool
     return others
 
 
-def find_victims(state: ClusterState, row: int) -> list[Victim]:
+def find_victims(state: ClusterState, row: int, *, evicts: bool = False) -> list[Victim]:
     """Candidates for making room for the waiting job, mildest and cheapest first, of equals the youngest.
 
     At most CANDIDATES_MAX.
 
     Jobs that rank behind may be evicted. Others of no higher priority may only shrink or move, which loses nothing
-    but time.
+    but time. evicts: those that may be evicted are not asked to shrink.
     """
     rows = running_candidates(state)
     if len(rows) == 0 or not state.by_row[row].spec.preempts:
@@ -203,7 +203,9 @@ def find_victims(state: ClusterState, row: int) -> list[Victim]:
             continue
         theirs = (int(table[JOB_QUEUE_PRIORITY, candidate]), int(table[JOB_PRIORITY, candidate]))
         may_evict = bool(behind[index] | reclaim[index])
-        victim = _as_victim(state, record, may_evict, is_equal=theirs <= mine, is_reclaim=bool(reclaim[index]))
+        victim = _as_victim(
+            state, record, may_evict, evicts and may_evict, is_equal=theirs <= mine, is_reclaim=bool(reclaim[index])
+        )
         if victim is not None:
             rank = (int(victim.way is Way.EVICT), *(theirs if victim.way is Way.EVICT else (0, 0)))
             found.append(((*rank, victim.cost_device_ms * 1000 // int(milli[index])), victim))
@@ -212,14 +214,14 @@ def find_victims(state: ClusterState, row: int) -> list[Victim]:
 
 
 def _as_victim(
-    state: ClusterState, record: JobRecord, may_evict: bool, *, is_equal: bool, is_reclaim: bool
+    state: ClusterState, record: JobRecord, may_evict: bool, evicts: bool, *, is_equal: bool, is_reclaim: bool
 ) -> Victim | None:
     settings = state.policy.preemption
     cost = cost_device_ms(state, record)
     held = int(state.rows.table[JOB_HELD, record.row])
     floor = record.spec.replicas_min if is_equal else max(record.spec.replicas, record.spec.replicas_min)
     by_device = record.spec.request.devices > 0 and not record.spec.request.is_fractional
-    if settings.shrink and state.policy.elasticity.enabled and held > floor and by_device:
+    if not evicts and settings.shrink and state.policy.elasticity.enabled and held > floor and by_device:
         return Victim(record, Way.SHRINK, floor, cost)
     if may_evict:
         return Victim(record, Way.EVICT, 0, cost, is_reclaim)
