@@ -143,8 +143,11 @@ def test_bursts_of_one_second_stay_so_beside_slow_ones():
 
 
 def test_jobs_of_sessions_follow_the_hours_of_the_trace():
-    """Forty users submit every five minutes from 9 to 12 on thirty days. What is drawn begins anywhere in its hour and so
-    ends half an hour late on average, a seventh of the jobs; if sessions began when jobs come, it were half of them."""
+    """Forty users submit every five minutes from 9 to 12 on thirty days.
+
+    What is drawn begins anywhere in its hour and so ends half an hour late on average, with a seventh of the jobs; if
+    sessions began when jobs come, it were about half of them.
+    """
     rows = [
         (day * 86_400 + 9 * 3600 + 300 * place, f"user{user}", 60)
         for day in range(30)
