@@ -49,7 +49,16 @@ from clearway.engine.tables import (
     JOB_WIDEST,
 )
 from clearway.engine.trial import Trial
-from clearway.engine.victims import IntArray, Victim, Way, find_victims, kept_part, nobody_gives
+from clearway.engine.victims import (
+    RANK_STEP,
+    IntArray,
+    Victim,
+    Way,
+    find_victims,
+    kept_part,
+    nobody_gives,
+    running_candidates,
+)
 from clearway.model.allocation import Allocation
 from clearway.model.ids import JobId
 from clearway.model.jobs import StopCause
@@ -87,11 +96,12 @@ HELPED_REASONS: Final = (
     REASON_RESERVED,
     REASON_PRIORITY,
     REASON_QUOTA,
-    REASON_QUEUE_LIMIT,
-    REASON_HEADROOM,
     REASON_NEIGHBOURS,
 )
-"""Reasons that victims can lift."""
+"""Reasons that victims, or devices that come free, can lift."""
+
+LIMITED_REASONS: Final = (REASON_QUEUE_LIMIT, REASON_HEADROOM)
+"""Reasons that victims of a lower rank can lift; equal ones would only take turns."""
 
 
 def make_room(trial: Trial, started: frozenset[int], stopped: frozenset[int], tried: set[int]) -> list[Move]:
@@ -140,7 +150,13 @@ def _may_be_helped(state: ClusterState, started: frozenset[int], tried: set[int]
     """Rows of the first waiting jobs, in order, for which victims may be sought."""
     table = state.rows.table
     rows: IntArray = state.order.waiting()[:WAITING_MAX]
-    rows = rows[(table[JOB_CLAIMED, rows] == 0) & np.isin(table[JOB_REASON, rows], HELPED_REASONS)]
+    is_limited = np.isin(table[JOB_REASON, rows], LIMITED_REASONS)
+    if is_limited.any():
+        running = running_candidates(state)
+        ranks = table[JOB_QUEUE_PRIORITY] * RANK_STEP + table[JOB_PRIORITY]
+        is_limited &= ranks[rows] > ranks[running].min(initial=FOREVER_MS)
+    is_helped = is_limited | np.isin(table[JOB_REASON, rows], HELPED_REASONS)
+    rows = rows[is_helped & (table[JOB_CLAIMED, rows] == 0)]
     return np.array([row for row in rows.tolist() if row not in started and row not in tried], dtype=np.int64)
 
 
