@@ -15,9 +15,9 @@ from clearway.forecast.runtime import RuntimeHistory
 from clearway.kernel import Kernel
 from clearway.model.cluster import DeviceGroup, NodeSpec, Quota, TenantSpec
 from clearway.model.errors import ClearwayError
-from clearway.model.events import Batch, Event, JobSubmitted, NodeAdded, TenantSet
+from clearway.model.events import Batch, Event, JobStarted, JobSubmitted, NodeAdded, TenantSet, TimerFired
 from clearway.model.ids import JobId, NodeName, TenantName
-from clearway.model.jobs import JobSpec, Request
+from clearway.model.jobs import DomainLevel, Elastic, JobSpec, Network, Request
 from clearway.sim.random_world import make_power_world
 from clearway.sim.twin import run_twin
 
@@ -45,6 +45,7 @@ def rehearse(policy: Policy, progress: Callable[[int, int], None]) -> None:
             _LOG.warning("rehearsal %d was left out: %s", seed, error)
         progress(begun + PARTS, total)
     _burst(policy)
+    _grow(policy)
     progress(total, total)
 
 
@@ -84,3 +85,17 @@ def _burst(policy: Policy) -> None:
     for job in jobs[-2:]:
         kernel.explain(job.id)
     kernel.stranded_milli()
+
+
+def _grow(policy: Policy) -> None:
+    """An elastic job that begins on the one device there is, and has another one of its leaf when that comes."""
+    kernel = Kernel(policy, RuntimeHistory())
+    group = DeviceGroup(model="gpu", count=1)
+    first, second = (NodeSpec(name=NodeName(name), groups=(group,), leaf="leaf") for name in ("first", "second"))
+    elastic, network = Elastic(replicas_min=1, replicas_max=2), Network(widest=DomainLevel.LEAF)
+    job = JobSpec(id=JobId(1), request=Request(devices=1), elastic=elastic, network=network)
+    kernel.handle(NodeAdded(0, first))
+    kernel.handle(JobSubmitted(1, job))
+    kernel.handle(JobStarted(2, job.id, 1))
+    kernel.handle(NodeAdded(3, second))
+    kernel.handle(TimerFired(4))

@@ -134,8 +134,9 @@ def _by_node(trial: Trial, row: int, candidates: list[Victim]) -> list[list[Vict
             if node not in suitable or free[node] + given.get(node, 0) >= request.device_milli:
                 continue
             given[node] = given.get(node, 0) + victim.record.spec.request.device_milli
-            if victim not in there.setdefault(node, []):
-                there[node].append(victim)
+            victims = there.setdefault(node, [])
+            if not victims or victims[-1] is not victim:
+                victims.append(victim)
     place = {victim.record.row: index for index, victim in enumerate(candidates)}
     table = state.rows.table
     prices: list[tuple[tuple[int, int, int, int], int, int]] = []

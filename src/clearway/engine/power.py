@@ -29,6 +29,7 @@ from clearway.engine.box import (
     RUNNING_END,
     RUNNING_ROW,
 )
+from clearway.engine.budgets import is_leaving
 from clearway.engine.power_ahead import WattsAhead, foresee_watts
 from clearway.engine.reasons import REASON_POWER, REASON_PRIORITY
 from clearway.engine.reserve import OVERDUE_MIN_MS
@@ -50,7 +51,7 @@ from clearway.engine.tables import (
     POOL_WATTS,
 )
 from clearway.model.ids import JobId
-from clearway.model.plan import Cap, Migrate, Move, Reserve, Resize, Start, job_served
+from clearway.model.plan import Cap, Migrate, Move, Reserve, Resize, Start, Stop, Suspend, job_served
 from clearway.model.power import CURVE, FLOOR_PERCENT, IDLE_PERCENT
 from clearway.model.units import FOREVER_MS
 
@@ -212,18 +213,31 @@ class PowerGate:
                 kept.append(move)
             else:
                 given_up.add(_beneficiary(move))
-        return [move for move in kept if (job := _beneficiary(move)) is None or job not in given_up]
+        return self._without_idle_claims(
+            [move for move in kept if (job := _beneficiary(move)) is None or job not in given_up]
+        )
+
+    def _without_idle_claims(self, moves: list[Move]) -> list[Move]:
+        """Without claims on devices that nobody leaves any more, as those were to for a job that is refused."""
+        leaving = {move.job for move in moves if isinstance(move, Stop | Suspend | Resize | Migrate)}
+        return [move for move in moves if not isinstance(move, Reserve) or self._comes_free(move, leaving)]
+
+    def _comes_free(self, claim: Reserve, leaving: set[JobId]) -> bool:
+        owners = self.state.inventory.devices[DEVICE_OWNER, claim.allocation.devices]
+        records = [self.state.by_row[row] for row in np.unique(owners[owners != NONE]).tolist()]
+        return all(is_leaving(record) or record.spec.id in leaving for record in records)
 
     def _lets_claim(self, claim: Reserve, moves: Sequence[Move]) -> bool:
         """Whether the budget lets the claimant start once those have left who make room for it: else nobody leaves."""
         account = self.account
         claimed = np.unique(claim.allocation.devices)
-        left = [np.zeros(0, dtype=np.int64)]
+        nothing = np.zeros(0, dtype=np.int64)
+        left = [nothing]
         for move in moves:
             held = None if isinstance(move, Cap | Reserve | Start) else self.state.jobs[move.job].allocation
             if held is None or _beneficiary(move) != claim.job:
                 continue
-            kept = move.allocation.devices if isinstance(move, Resize | Migrate) else left[0]
+            kept = move.allocation.devices if isinstance(move, Resize | Migrate) else nothing
             left.append(np.setdiff1d(held.devices, kept))
         freed, counts = np.unique(np.concatenate(left), return_counts=True)
         freed = np.setdiff1d(freed[account.sharers[freed] <= counts], claimed)

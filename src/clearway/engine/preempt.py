@@ -130,13 +130,15 @@ def make_room(trial: Trial, started: frozenset[int], stopped: frozenset[int], tr
         before = [index for index, other in reserved if state.order.place(other) < state.order.place(row)]
         if _join(trial, row, shrunk, moves, before):
             continue
-        made = _wait_for_leavers(trial, row) or _make_room_for(trial, row, touched, shrunk, purse, before)
+        made: list[Move] | None = _wait_for_leavers(trial, row)
+        if not made:
+            made = _make_room_for(trial, row, touched, shrunk, purse, before)
         tries += 1
         if made:
             helped += 1
             moves.extend(made)
             reserved = [one for one in reserved if one[1] != row]
-        elif state.by_row[row].spec.preempts and not shrunk:
+        elif made is None and state.by_row[row].spec.preempts and not shrunk:
             kinds = state.rows.table[KIND[:, None], waiting]
             equal = (kinds == state.rows.table[KIND, row][:, None]).all(axis=0)
             tried.update(waiting[equal].tolist())
@@ -157,7 +159,14 @@ def _may_be_helped(state: ClusterState, started: frozenset[int], tried: set[int]
         is_limited &= ranks[rows] > ranks[running].min(initial=FOREVER_MS)
     is_helped = is_limited | np.isin(table[JOB_REASON, rows], HELPED_REASONS)
     rows = rows[is_helped & (table[JOB_CLAIMED, rows] == 0)]
-    return np.array([row for row in rows.tolist() if row not in started and row not in tried], dtype=np.int64)
+    done = started | tried
+    return np.array([row for row in rows.tolist() if row not in done and _may_ask(state, row)], dtype=np.int64)
+
+
+def _may_ask(state: ClusterState, row: int) -> bool:
+    """Whether somebody may leave for the job, or what others leave already may be kept for it."""
+    spec = state.by_row[row].spec
+    return spec.preempts or is_fickle(spec.request)
 
 
 def _join(trial: Trial, row: int, shrunk: set[JobId], moves: list[Move], before: list[int]) -> bool:
@@ -175,6 +184,7 @@ def _join(trial: Trial, row: int, shrunk: set[JobId], moves: list[Move], before:
         return False
     givers = {one.record.spec.id: one.record for one in may_give if _overlap(one.record, allocation)}
     if not givers:
+        trial.undo_to(mark)
         return False
     left = {move.job: move.allocation for move in moves if isinstance(move, Resize)}
     parts = {
@@ -182,6 +192,7 @@ def _join(trial: Trial, row: int, shrunk: set[JobId], moves: list[Move], before:
         for one in may_give
     }
     if not _may_start(trial, row, may_give, parts, allocation):  # it wants more of them than devices
+        trial.undo_to(mark)
         return False
     _claim(trial, row, allocation)
     places = [place for place, move in enumerate(moves) if isinstance(move, Resize) and move.job in givers]
@@ -256,7 +267,7 @@ def _reservations(trial: Trial) -> list[tuple[int, int]]:
 
 def _delays(trial: Trial, row: int, victims: list[Victim], allocation: Allocation, before: list[int]) -> bool:
     """Whether the job, lying there until it is expected to end, would take devices from a reservation of a job before
-    it. What a victim would have held for as long anyway is not missed."""
+    it. What a victim would have held for as long anyway is not missed. If not, what it takes is not spare any more."""
     state, table = trial.state, trial.state.rows.table
     spec = state.by_row[row].spec
     planned = int(table[JOB_PLANNED_MS, row])
@@ -266,50 +277,66 @@ def _delays(trial: Trial, row: int, victims: list[Victim], allocation: Allocatio
         end_ms = state.now_ms - (-left_ms * spec.replicas // allocation.replicas)
     pool_of, pools = state.inventory.devices[DEVICE_POOL], state.inventory.pool_count
     taken = np.bincount(pool_of[allocation.devices], minlength=pools) * spec.request.share_milli
+    changes: list[tuple[int, IntArray]] = []
     for index in before:
         start_ms = int(state.box.res[RES_START, index])
         if end_ms <= start_ms:
             continue
-        spare = state.box.res_pool[:pools, index].copy()
+        change = -taken
         for victim in victims:
             if table[JOB_END_MS, victim.record.row] > start_ms:
                 request = victim.record.spec.request
                 given = held_by(victim).devices[victim.keeps * request.devices :]
-                spare += np.bincount(pool_of[given], minlength=pools) * request.share_milli
-        if (taken > np.maximum(spare, 0)).any():
+                change += np.bincount(pool_of[given], minlength=pools) * request.share_milli
+        spare = state.box.res_pool[:pools, index]
+        if ((taken > 0) & (spare + change < 0)).any():
             return True
+        changes.append((index, change))
+    for index, change in changes:
+        trial.change_reserved(index, change)
     return False
 
 
 def _make_room_for(
     trial: Trial, row: int, touched: set[int], shrunk: set[JobId], purse: Purse, before: list[int]
-) -> list[Move]:
-    """Moves that make room for one waiting job; empty, and the trial as it was, when none is allowed or enough. Victims
-    are added to `touched`, and those that shrink to `shrunk`; budgets are paid from `purse`."""
+) -> list[Move] | None:
+    """Moves that make room for one waiting job; the trial is as it was where there are none: None = nobody's leaving
+    would be allowed and enough, empty = it is not worth it. Victims are added to `touched`, and those that shrink to
+    `shrunk`; budgets are paid from `purse`."""
     mark = trial.mark()
-    milder = [victim for victim in find_victims(trial.state, row) if victim.record.row not in touched]
+    milder = _candidates(trial, row, touched)
     found = choose_victims(trial, row, milder, {}, purse)
     shrinks = {victim.record.row: victim for victim in milder if victim.way is Way.SHRINK}
     if found is None and shrinks:  # what is more than they need is not enough: those that may be evicted leave
-        harder = [one for one in find_victims(trial.state, row, evicts=True) if one.record.row not in touched]
+        harder = _candidates(trial, row, touched, evicts=True)
         found = choose_victims(trial, row, harder, shrinks, purse)
     if found is None:
-        return []
+        return None
     victims, allocation = found
-    if _delays(trial, row, victims, allocation, before):
-        return []
     if not victims:  # only a reservation of others holds it back, and that stands
+        return []
+    if _delays(trial, row, victims, allocation, before):
         return []
     moves = _leave(trial, row, victims, allocation)
     if moves is None:
         trial.undo_to(mark)
-        return []
+        return None
     _discount(trial, victims, moves)
     touched.update(victim.record.row for victim in victims)
     for victim in victims:
         purse.pay(victim.record.spec.id)
     shrunk.update(move.job for move in moves if isinstance(move, Resize))
     return moves
+
+
+def _candidates(trial: Trial, row: int, touched: set[int], *, evicts: bool = False) -> list[Victim]:
+    """Victims that may still be asked, see `find_victims`; of lower ranks, where a limit holds the job back."""
+    found = [one for one in find_victims(trial.state, row, evicts=evicts) if one.record.row not in touched]
+    table = trial.state.rows.table
+    if table[JOB_REASON, row] not in LIMITED_REASONS:
+        return found
+    ranks = table[JOB_QUEUE_PRIORITY] * RANK_STEP + table[JOB_PRIORITY]
+    return [victim for victim in found if ranks[victim.record.row] < ranks[row]]
 
 
 def _leave(trial: Trial, row: int, victims: list[Victim], allocation: Allocation) -> list[Move] | None:

@@ -278,5 +278,5 @@ class JobRows:
         """An independent copy."""
         other = JobRows()
         other.table, other.link = self.table.copy(), self.link.copy()
-        other.count, other.free = self.count, list(self.free)
+        other.count, other.free, other.has_elastic = self.count, list(self.free), self.has_elastic
         return other

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clearway.engine.box import META_RESERVATIONS
 from clearway.engine.claims import claim_entry, unclaim_entry
@@ -88,6 +89,16 @@ class Trial:
         def undo() -> None:
             tenant_take(accounts.tenants, tenant, -milli)
             queue_take(accounts.queues, queue, -milli, -jobs)
+
+        self._undo.append(undo)
+
+    def change_reserved(self, index: int, milli: NDArray[np.int64]) -> None:
+        """As if a reservation found so much more on each pool. milli: int64[pools], thousandths of devices."""
+        free = self.state.box.res_pool
+        free[: len(milli), index] += milli
+
+        def undo() -> None:
+            free[: len(milli), index] -= milli
 
         self._undo.append(undo)
 

@@ -96,7 +96,13 @@ class Verifier:
         found = {view.id: view for view in self._reader.find_jobs(query)} if numbers else {}
         for number in numbers:
             run = runs[number]
-            wanted = replace(expected[number], workdir=run.workdir, output=run.output, error=run.error)
+            wanted = replace(
+                expected[number],
+                workdir=run.workdir,
+                output=run.output,
+                error=run.error,
+                tasks_per_replica=run.tasks_per_replica,
+            )
             row = found.get(number)
             if row is None:
                 raise JournalError(f"the row of job {number}: missing; the journal has the job")
