@@ -3,13 +3,14 @@
 from collections import Counter
 
 from clearway.ports.storage import JobQuery, JournalError, StorageError, TooLongError
-from clearway.wire.codec import decode_event, encode_event
+from clearway.wire.codec import decode_event, dump_json, encode_event
 
 
 class MemoryStore:
     """`clearway.ports.storage.Store`. Outlives its controller: hand it to the next one.
 
-    error: raised by `append` while it is set. jobs_max: rows that it takes at once. appends: calls of `append` that
+    error: raised by `append` while it is set. jobs_max: rows that it takes at once. record_characters_max: of one
+    record; None = any. appends: calls of `append` that
     were kept. encodes: records are kept as JSON values, as a real store keeps them, not as they are.
     """
 
@@ -20,6 +21,7 @@ class MemoryStore:
         self.audit = []
         self.error = None
         self.jobs_max = 1_000_000
+        self.record_characters_max = None
         self.appends = 0
         self._encodes = encodes
 
@@ -30,6 +32,10 @@ class MemoryStore:
             raise StorageError(self.error)
         if len(changes.jobs) > self.jobs_max:
             raise TooLongError(f"expected at most {self.jobs_max} jobs, found {len(changes.jobs)}")
+        if self.record_characters_max is not None:
+            longest = max((len(dump_json(encode_event(event))) for event in changes.events), default=0)
+            if longest > self.record_characters_max:
+                raise TooLongError(f"expected {self.record_characters_max} characters at most, found {longest}")
         self.events += [encode_event(event) if self._encodes else event for event in changes.events]
         self.runs.update(changes.runs)
         self.rows.update((row.id, row) for row in changes.jobs)

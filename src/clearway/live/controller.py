@@ -5,7 +5,7 @@ A turn (`Controller.turn`):
 1. What is decided and not yet on disk is written; while that fails, nothing else is looked at and requests are refused.
 2. What the backend reports, what failed starts ask for, requests in order of arrival, what timers bring: one batch.
 3. If there are requests, the batch is written, so that they can still be refused when it cannot be; but for those that
-   are patient, which need no refusal.
+   are patient, which need no refusal. What one record cannot hold is cut before, into several turns.
 4. The kernel decides. The plans that it accepted are written, with the batch if it is not written yet.
 5. Only then commands are performed. Answers are given once what they say is on disk.
 
@@ -13,7 +13,7 @@ The journal holds inputs and accepted plans. A start reads it (`recover`: no dec
 machines with it, has the commands performed again that were not answered, and goes on with a turn like any other.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -25,24 +25,23 @@ from clearway.forecast.runtime import RuntimeHistory
 from clearway.kernel import Kernel
 from clearway.kernel.decisions import DecisionDigest, render_decision
 from clearway.live.arrival import LinkSpeeds, hardware_events, lost_jobs, node_events, site_events, stopped_jobs
-from clearway.live.books import Draft, Place, each_part
+from clearway.live.books import Draft, Place
 from clearway.live.clock import Clock
 from clearway.live.memory import Decided, Memory
-from clearway.live.notices import Notices
+from clearway.live.notices import Notices, tell_decided
 from clearway.live.pacing import Pacer
 from clearway.live.patience import held_soon
 from clearway.live.recall import load_newest
-from clearway.live.requests import Action, Ask, Inbox, Intake, Unwritten, sign_of_life
+from clearway.live.requests import Action, Ask, Inbox, Intake, Unwritten, give_answers, sign_of_life
 from clearway.live.settings import ControlSettings
 from clearway.live.views import with_site
 from clearway.live.whole import take_snapshot
-from clearway.live.writing import Writer
+from clearway.live.writing import Writer, are_long, cut_reports, make_batch
 from clearway.model.allocation import Allocation
 from clearway.model.cluster import QueueSpec, TenantSpec
 from clearway.model.commands import Command, WakeAt
 from clearway.model.errors import ClearwayError, InputError, InternalError
 from clearway.model.events import (
-    Batch,
     ControlStarted,
     Event,
     JobCancelled,
@@ -151,7 +150,8 @@ class Controller:
         for event in self._told:
             known.note(event)
         self._perform(memory.books.unanswered(known), now_ms)
-        self._turn_without_requests(now_ms)
+        if self._take_reports_early(now_ms):
+            self._turn_without_requests(now_ms)
         self._is_ready = True
 
     def _recall(self, memory: Memory) -> None:
@@ -221,6 +221,9 @@ class Controller:
         if not self._told:  # it is asked again only when all that it told before is on disk
             self._told = self._memory.take_reports([*self._backend.observe(now_ms), *self._pacer.take()], now_ms)
             self._pacer.note(self._told)
+        if not self._take_reports_early(now_ms):
+            self._refuse(asks)
+            return
         changing = [ask for ask in asks if not ask.is_read]
         if changing:
             self._turn_with_requests(changing, now_ms)
@@ -261,16 +264,22 @@ class Controller:
                     self._fail(ask)
                 return
             self._turn_without_requests(now_ms)
-            self._give_answers(accepted)
+            give_answers(accepted)
             return
         timers = self._timers(now_ms)
         for event in timers:
             draft.note(event)
-        batch = self._batch([*self._told, *intake.events, *timers], now_ms)
+        batch = make_batch([*self._told, *intake.events, *timers], now_ms)
         rows = self._merge_rows({row.id: row for row in draft.rows()})
         events, runs = (*self._carried, batch), tuple(intake.runs.items())
         changes = Changes(events=events, runs=runs, jobs=rows, audit=tuple(intake.audit))
         is_patient = all(ask.is_patient for ask in asks)
+        if is_patient and are_long(intake.events):  # what is decided must be written, whole
+            if len(accepted) > 1:
+                self._told += timers
+                self._take_by_halves(accepted, now_ms)
+                return
+            is_patient = False
         if not is_patient and not self._write_requests(changes, accepted, timers, now_ms):
             return
         self._carried.clear()
@@ -283,7 +292,7 @@ class Controller:
             changes = replace(changes, events=(*events, *plans), jobs=tuple(later.values()))
             self._write_decided(changes, decided, now_ms, accepted)
             return
-        self._give_answers(accepted)
+        give_answers(accepted)
         self._write_decided(Changes(events=decided.plans, jobs=tuple(decided.rows().values())), decided, now_ms)
 
     def _write_requests(
@@ -295,12 +304,8 @@ class Controller:
                 return True
         except TooLongError as error:
             self._told += timers
-            if len(accepted) > 1:  # one of them is to blame
-                for ask, _ in accepted:
-                    if self._writer.error is None:
-                        self._turn_with_requests([ask], now_ms)
-                    else:
-                        self._fail(ask)
+            if len(accepted) > 1:  # together, or one of them
+                self._take_by_halves(accepted, now_ms)
             else:
                 accepted[0][0].future.set_exception(InputError(f"{error}; nothing of this request was taken"))
                 self._turn_without_requests(now_ms)
@@ -309,6 +314,15 @@ class Controller:
         for ask, _ in accepted:
             self._fail(ask)
         return False
+
+    def _take_by_halves(self, accepted: Sequence[tuple[Ask, object]], now_ms: int) -> None:
+        """Two turns of requests that are too long for one; what nothing can be kept of any more is refused."""
+        middle = len(accepted) // 2
+        for half in (accepted[:middle], accepted[middle:]):
+            if self._writer.error is None:
+                self._turn_with_requests([ask for ask, _ in half], now_ms)
+            else:
+                self._refuse([ask for ask, _ in half])
 
     def _intake(self, now_ms: int, draft: Draft) -> Intake:
         memory = self._memory
@@ -332,11 +346,6 @@ class Controller:
         else:
             ask.future.set_result(answer)
 
-    @staticmethod
-    def _give_answers(accepted: Sequence[tuple[Ask, object]]) -> None:
-        for ask, answer in accepted:
-            ask.future.set_result(answer)
-
     def _refuse(self, asks: list[Ask]) -> None:
         """The storage takes nothing: what would change something is refused, the rest is answered."""
         for ask in asks:
@@ -352,13 +361,23 @@ class Controller:
 
     # --- a turn without requests ----------------------------------------------------------------------------------
 
+    def _take_reports_early(self, now_ms: int) -> bool:
+        """Decide upon reports that are too long for one record in turns of their own, but for the last of these.
+        Returns whether what was decided is on disk; what is not yet decided waits as `_told`."""
+        parts = cut_reports(self._told)
+        while len(parts) > 1 and self._unwritten is None:
+            self._told = parts.pop(0)
+            self._turn_without_requests(now_ms)
+        self._told = [event for part in parts for event in part]
+        return self._unwritten is None
+
     def _turn_without_requests(self, now_ms: int) -> None:
         """Decide first, and write what happened and what was decided with one sync."""
         events = [*self._told, *self._timers(now_ms)]
         if not events:
             return
         self._told.clear()
-        batch = self._batch(events, now_ms)
+        batch = make_batch(events, now_ms)
         draft = self._memory.draft()
         draft.note(batch)
         decided = self._decide(batch, draft, now_ms)
@@ -371,11 +390,6 @@ class Controller:
         self._rows.clear()
         self._write_decided(changes, decided, now_ms)
 
-    @staticmethod
-    def _batch(events: list[Event], now_ms: int) -> Event:
-        """One event by itself, several of one moment together."""
-        return events[0] if len(events) == 1 and events[0].at_ms == now_ms else Batch(now_ms, tuple(events))
-
     # --- deciding and writing -------------------------------------------------------------------------------------
 
     def _decide(self, batch: Event, draft: Draft, now_ms: int) -> Decided:
@@ -384,26 +398,12 @@ class Controller:
             decided = self._memory.decide(batch, draft)
             self._plans.extend((now_ms, plan.plan) for plan in decided.plans)
         if self._notices.has_takers:
-            self._tell(batch, decided, now_ms)
+            tell_decided(self._notices, batch, decided, now_ms)
         self._log(now_ms, decided.commands)
         for command in decided.commands:
             if type(command) is WakeAt:
                 self._timer_ms = max(command.at_ms, now_ms)
         return decided
-
-    def _tell(self, batch: Event, decided: Decided, now_ms: int) -> None:
-        """Tell whoever follows what became of jobs, nodes and devices, and what was decided."""
-        for part in each_part(batch):
-            self._notices.tell_event(now_ms, part)
-        known = dict(decided.before)
-        for draft in decided.told:
-            for job, book in draft.changed.items():
-                old = known.get(job)
-                if old is None or (old.view.state, old.view.reason) != (book.view.state, book.view.reason):
-                    self._notices.tell_job(now_ms, book.view)
-                known[job] = book
-        for plan in decided.plans:
-            self._notices.tell_plan(now_ms, Counter(type(move).__name__.lower() for move in plan.plan.moves))
 
     def _log(self, now_ms: int, commands: tuple[Command, ...]) -> None:
         if commands:
@@ -436,7 +436,7 @@ class Controller:
         if not self._writer.append(unwritten.changes, now_ms):
             return False
         self._unwritten = None
-        self._give_answers(unwritten.answers)
+        give_answers(unwritten.answers)
         self._perform(unwritten.commands, now_ms)
         return True
 

@@ -1,8 +1,11 @@
 """News for whoever follows a control plane. Called from the driver's thread; a taker that raises is dropped."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 
+from clearway.live.books import each_part
+from clearway.live.memory import Decided
 from clearway.model.events import (
     DeviceDown,
     DeviceUp,
@@ -91,3 +94,18 @@ class Notices:
             except Exception:
                 _LOG.exception("a follower of notices failed and is dropped")
                 self._drop(take)
+
+
+def tell_decided(notices: Notices, batch: Event, decided: Decided, now_ms: int) -> None:
+    """Tell what became of jobs, nodes and devices by a batch, and what was decided upon it."""
+    for part in each_part(batch):
+        notices.tell_event(now_ms, part)
+    known = dict(decided.before)
+    for draft in decided.told:
+        for job, book in draft.changed.items():
+            old = known.get(job)
+            if old is None or (old.view.state, old.view.reason) != (book.view.state, book.view.reason):
+                notices.tell_job(now_ms, book.view)
+            known[job] = book
+    for plan in decided.plans:
+        notices.tell_plan(now_ms, Counter(type(move).__name__.lower() for move in plan.plan.moves))

@@ -62,6 +62,12 @@ class Unwritten:
     answers: Sequence[tuple[Ask, object]] = ()
 
 
+def give_answers(accepted: Sequence[tuple[Ask, object]]) -> None:
+    """What was accepted is on disk."""
+    for ask, answer in accepted:
+        ask.future.set_result(answer)
+
+
 class Inbox:
     """Requests and wake-ups from any thread, for one thread that waits. most: requests that may wait."""
 

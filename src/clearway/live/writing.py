@@ -1,9 +1,20 @@
 """Writing what a turn changed: once, and after a failure not before a while, which grows."""
 
 import logging
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from clearway.live.settings import ControlSettings
+from clearway.model.events import Batch, Event, NodeAdded, NodeChanged
 from clearway.ports.storage import Changes, StorageError, Store, TooLongError
+from clearway.wire.codec import Texts
+
+RECORD_CHARACTERS_MAX: Final = 2_000_000
+"""Of reports in one record, and of patient requests beside them. What is decided must be written whole, and a store
+takes a record of 16 MiB at least: four bytes for each of twice as many characters."""
+
+REPORT_CHARACTERS: Final = 500
+"""More than a report has that is not about what a node offers."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -38,3 +49,40 @@ class Writer:
         self.error = None
         self._wait_ms = self._settings.retry_ms
         return True
+
+
+def make_batch(events: Sequence[Event], now_ms: int) -> Event:
+    """One event by itself, several of one moment together."""
+    return events[0] if len(events) == 1 and events[0].at_ms == now_ms else Batch(now_ms, tuple(events))
+
+
+def are_long(events: Iterable[Event]) -> bool:
+    """Whether these may be too long for one record, with what else comes in a turn."""
+    texts, size = Texts(), 0
+    for event in events:
+        size += len(texts.event(event))
+        if size > RECORD_CHARACTERS_MAX:
+            return True
+    return False
+
+
+def cut_reports(reports: Sequence[Event]) -> list[list[Event]]:
+    """The reports in as few parts as records can hold, in order; none for none."""
+    parts: list[list[Event]] = []
+    size = RECORD_CHARACTERS_MAX
+    for event in reports:
+        length = _bound_length(event)
+        if size + length > RECORD_CHARACTERS_MAX:
+            parts.append([])
+            size = 0
+        parts[-1].append(event)
+        size += length
+    return parts
+
+
+def _bound_length(report: Event) -> int:
+    """Not less than the characters of its record. A node is told with a label for each thing that pods ask of it."""
+    if not isinstance(report, NodeAdded | NodeChanged):
+        return REPORT_CHARACTERS + len(getattr(report, "reason", ""))
+    pairs = (*report.node.labels, *report.node.crowds, *report.node.extras)
+    return 2 * REPORT_CHARACTERS + sum(len(name) + len(str(value)) + len('["",""],') for name, value in pairs)

@@ -1,0 +1,125 @@
+"""More than one record holds: what nobody can refuse is cut before it is decided upon."""
+
+from dataclasses import replace
+
+import pytest
+
+from clearway.live.books import each_part
+from clearway.live.writing import RECORD_CHARACTERS_MAX, cut_reports
+from clearway.model.cluster import NodeSpec
+from clearway.model.errors import InputError
+from clearway.model.events import Batch, JobStarted, NodeAdded, NodeChanged
+from clearway.ports.storage import StorageError
+from clearway.ports.views import JobState
+from clearway.wire.codec import Texts
+from support.fake_backend import FakeBackend
+from support.live import Plane, make_spec, make_submission
+from support.worlds import make_cluster
+
+STORE_CHARACTERS = 2 * RECORD_CHARACTERS_MAX
+"""What a store takes of one record: reports and requests of a turn together."""
+
+LONG = "x" * 50_000
+
+
+def submit_patiently(plane, count, *, name=LONG):
+    """So many jobs, one by one, as pods come."""
+    one = replace(make_submission(make_spec(name=name)), is_patient=True)
+    return [plane.control.submit(one) for _ in range(count)]
+
+
+def make_plane(**options):
+    plane = Plane(**options)
+    plane.store.record_characters_max = STORE_CHARACTERS
+    return plane
+
+
+def test_more_pods_than_one_record_holds_are_taken_in_several_turns_and_none_is_forgotten():
+    plane = make_plane(devices=2).start()
+    answers = submit_patiently(plane, 100)
+    plane.control.turn(0)
+    assert [answer.result(0) for answer in answers] == [(job,) for job in range(1, 101)]
+    assert not plane.control.problem
+    assert sorted(plane.backend.runs) == [1, 2]
+    assert plane.start().state(100) is JobState.PENDING, "a new control plane reads the same"
+
+
+def test_pods_that_come_beside_a_request_are_cut_as_well():
+    plane = make_plane(devices=2).start()
+    answers = [*submit_patiently(plane, 100), plane.control.submit(make_submission(make_spec()))]
+    plane.control.turn(0)
+    assert [answer.result(0) for answer in answers] == [(job,) for job in range(1, 102)]
+
+
+def test_a_pod_that_is_too_long_by_itself_is_refused_and_others_are_taken():
+    plane = make_plane().start()
+    before, long = submit_patiently(plane, 1), submit_patiently(plane, 1, name="x" * STORE_CHARACTERS)
+    after = submit_patiently(plane, 1)
+    plane.control.turn(0)
+    with pytest.raises(InputError, match="nothing of this request was taken"):
+        long[0].result(0)
+    assert [before[0].result(0), after[0].result(0)] == [(1,), (2,)]
+
+
+def test_where_the_storage_fails_between_two_parts_the_rest_is_refused_and_the_first_is_kept():
+    plane = make_plane().start()
+    answers = submit_patiently(plane, 100)
+    append, calls = plane.store.append, []
+
+    def fail_first(changes):
+        calls.append(changes)
+        if len(calls) == 1:
+            raise StorageError("disk full")
+        return append(changes)
+
+    plane.store.append = fail_first
+    plane.control.turn(0)
+    refused = [answer for answer in answers if answer.done()]
+    assert refused
+    assert all(isinstance(answer.exception(0), StorageError) for answer in refused)
+    plane.clock.set(plane.control.next_due_ms())
+    plane.control.turn(plane.clock.now_ms())
+    kept = [answer.result(0)[0] for answer in answers if answer not in refused]
+    assert kept == list(range(1, len(kept) + 1))
+    assert set(kept) == plane.store.rows.keys()
+
+
+def make_labelled(name="n0", labels=400):
+    return NodeSpec(name=name, labels=tuple((f"clearway.io/admits-{number:016}", "true") for number in range(labels)))
+
+
+def test_nodes_of_a_large_cluster_are_told_in_several_records():
+    nodes = [replace(node, labels=make_labelled().labels) for node in make_cluster(400, 1).nodes]
+    plane = make_plane(backend=FakeBackend(nodes)).start()
+    assert not plane.control.problem
+    assert len(plane.control.cluster().nodes) == len(nodes)
+    plane.submit(make_spec())
+    assert plane.state(1) is JobState.RUNNING
+
+
+def test_reports_of_a_cluster_that_changed_as_a_whole_are_decided_upon_in_parts_in_their_order():
+    nodes = make_cluster(400, 1).nodes
+    plane = make_plane(backend=FakeBackend(nodes)).start()
+    changed = [NodeChanged(1, replace(node, labels=make_labelled().labels)) for node in nodes]
+    plane.backend.observe = lambda _now_ms: [changed.pop(0) for _ in range(len(changed))]
+    plane.control.turn(1)
+    assert not plane.control.problem
+    known = [event for record in plane.store.events for event in each_part(record) if isinstance(event, NodeChanged)]
+    assert [event.node.name for event in known] == [node.name for node in nodes]
+    assert sum(isinstance(record, Batch) for record in plane.store.events) > 2
+
+
+def test_few_reports_are_one_part_and_none_are_none():
+    started = [JobStarted(0, job, 1) for job in range(1_000)]
+    assert cut_reports(started) == [started]
+    assert cut_reports([]) == []
+
+
+@pytest.mark.parametrize(("nodes", "labels"), [(60, 0), (60, 10), (60, 900), (3, 40_000)])
+def test_no_part_is_longer_than_a_record_may_be_but_for_a_single_report(nodes, labels):
+    reports = [NodeAdded(0, make_labelled(f"n{number}", labels)) for number in range(nodes)]
+    parts = cut_reports(reports)
+    assert [event for part in parts for event in part] == reports
+    texts = Texts()
+    lengths = [sum(len(texts.event(event)) for event in part) for part in parts]
+    assert all(length <= RECORD_CHARACTERS_MAX or len(part) == 1 for part, length in zip(parts, lengths, strict=True))
