@@ -7,6 +7,7 @@ and `gang_size` reads it. Of a JobSet whose Jobs wait for one another each repli
 a job of its own.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -47,6 +48,9 @@ PLURALS: Final[Mapping[tuple[str, str], str]] = {
     ("scheduling.x-k8s.io", "PodGroup"): "podgroups",
 }
 """Kinds that say how many pods belong together, with the name of each in the API's paths."""
+
+VERSION: Final = re.compile(r"v[0-9]{1,9}((alpha|beta)[0-9]{1,9})?")
+"""Of an API: `v1`, `v1alpha2`."""
 
 JOBSET_API: Final = "jobset.x-k8s.io/v1alpha2"
 KUBERNETES_API: Final = "scheduling.k8s.io/v1alpha2"
@@ -91,14 +95,13 @@ class Source:
 
     @property
     def path(self) -> str:
-        """Its path in the API; "" for a kind that says nothing about gangs. The API server does not look what names
-        owners and annotations have."""
+        """Its path in the API; "" for a kind that says nothing about gangs, and where there cannot be such an object:
+        the API server does not look what versions and names owners have."""
         group, _, version = self.api_version.rpartition("/")
         plural = PLURALS.get((group, self.kind))
-        if plural is None:
+        if plural is None or not VERSION.fullmatch(version) or self.name in (".", ".."):
             return ""
-        root = f"/apis/{group}/{version}" if group else f"/api/{version}"
-        return f"{root}/namespaces/{self.namespace}/{plural}/{quote(self.name, safe='')}"
+        return f"/apis/{group}/{version}/namespaces/{self.namespace}/{plural}/{quote(self.name, safe='')}"
 
 
 @dataclass(frozen=True, slots=True)

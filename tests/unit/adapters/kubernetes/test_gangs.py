@@ -129,6 +129,17 @@ def test_name_that_is_none_leads_to_no_other_path():
     assert source.path == "/apis/batch/v1/namespaces/a/jobs/x%2F..%2F..%2Fb%2Fjobs%2Fy%3Fz"
 
 
+@pytest.mark.parametrize("version", ["", "..", "v1?watch=1", "v1%2F..", "v1#", "V1", "v1beta", "v1\n", "1"])
+def test_version_that_is_none_leads_to_no_path_and_its_pod_is_alone(version):
+    assert Source(f"batch/{version}", "Job", "a", "train").path == ""
+    assert group(owner=(f"batch/{version}", "Job", "train", "a1e3")).size == 1
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_name_that_would_be_a_step_in_a_path_leads_nowhere(name):
+    assert Source("batch/v1", "Job", "a", name).path == ""
+
+
 def test_gang_without_a_size_is_unreadable():
     with pytest.raises(UnreadableError, match="gang-size"):
         group(annotations={"clearway.io/gang": "g"})
