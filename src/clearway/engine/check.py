@@ -34,6 +34,8 @@ from clearway.engine.tables import (
     DEVICE_SHARE_FREE,
     DEVICE_SHARERS,
     JOB_CLASS,
+    JOB_PRIORITY,
+    JOB_QUEUE_PRIORITY,
     JOB_WIDEST,
     LEVEL_BLOCK,
     LEVEL_LEAF,
@@ -454,9 +456,14 @@ class Checker:
             return f"job {move.job}: a device is kept twice"
         keepers = self.state.inventory.devices[DEVICE_CLAIM, devices]
         unkept = self.by_device[LEDGER_UNKEPT, devices] == 1
-        if ((keepers != NONE) & (keepers != record.row) & ~unkept).any():
-            return f"job {move.job}: a device is kept for another job already"
+        others = np.unique(keepers[(keepers != NONE) & (keepers != record.row) & ~unkept])
+        if any(self._rank(other) >= self._rank(record.row) for other in others.tolist()):
+            return f"job {move.job}: a device is kept for another job already, whose rank is not lower"
         return ""
+
+    def _rank(self, row: int) -> tuple[int, int]:
+        queue_priority, priority = self.state.rows.table[[JOB_QUEUE_PRIORITY, JOB_PRIORITY], row].tolist()
+        return queue_priority, priority
 
     def _check_change(self, move: Stop | Suspend | Resize | Migrate, record: JobRecord) -> str:
         if isinstance(move, Stop) and move.cause is None and record.suspended:

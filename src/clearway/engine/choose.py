@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clearway.engine.budgets import Purse
 from clearway.engine.limits import headroom_milli, within_limits
 from clearway.engine.quota import may_reclaim
+from clearway.engine.state import ClusterState
 from clearway.engine.tables import (
     CLASS_LABELS,
     CLASS_MODELS,
@@ -120,9 +122,7 @@ def _by_node(trial: Trial, row: int, candidates: list[Victim]) -> list[list[Vict
     state = trial.state
     request, inventory = state.by_row[row].spec.request, state.inventory
     devices, pools = inventory.devices[:, : inventory.device_count], inventory.pools[:, : inventory.pool_count]
-    labels, models = state.classes.table[[CLASS_LABELS, CLASS_MODELS], state.rows.table[JOB_CLASS, row]].tolist()
-    suits = (models >> np.maximum(pools[POOL_MODEL], 0)) & 1 == 1
-    suits &= inventory.eligibility.table[labels, pools[POOL_NODE]] == 1
+    suits = suitable_pools(state, row)
     is_free = suits[devices[DEVICE_POOL]] & (devices[DEVICE_CLAIM] == NONE)
     node_of = pools[POOL_NODE][devices[DEVICE_POOL]]
     free = np.bincount(node_of, np.where(is_free, devices[DEVICE_SHARE_FREE], 0), inventory.node_count)
@@ -147,6 +147,15 @@ def _by_node(trial: Trial, row: int, candidates: list[Victim]) -> list[list[Vict
             rank = table[[JOB_QUEUE_PRIORITY, JOB_PRIORITY], last.record.row].tolist() if is_evicted else [0, 0]
             prices.append(((int(last.way), *rank, sum(one.cost_device_ms for one in victims)), len(victims), node))
     return [there[node] for _, _, node in sorted(prices)]
+
+
+def suitable_pools(state: ClusterState, row: int) -> NDArray[np.bool_]:
+    """bool[pools]: those of whose devices the job may have some, by their model and by the labels of their node."""
+    inventory = state.inventory
+    pools = inventory.pools[:, : inventory.pool_count]
+    labels, models = state.classes.table[[CLASS_LABELS, CLASS_MODELS], state.rows.table[JOB_CLASS, row]].tolist()
+    suits: NDArray[np.bool_] = (models >> np.maximum(pools[POOL_MODEL], 0)) & 1 == 1
+    return suits & (inventory.eligibility.table[labels, pools[POOL_NODE]] == 1)
 
 
 def _could_ever_fit(trial: Trial, row: int, candidates: list[Victim]) -> bool:

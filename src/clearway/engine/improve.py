@@ -1,12 +1,18 @@
 """Steps 6 to 8 of the cycle: what to change about jobs that run, for those that wait."""
 
+from typing import Final
+
+from clearway.engine.choose import suitable_pools
 from clearway.engine.elastic import enlarge_starts, grow_jobs
 from clearway.engine.policy import Policy, PreemptMode
-from clearway.engine.preempt import HELPED_REASONS, LOOKED_MAX, make_room
+from clearway.engine.preempt import HELPED_REASONS, make_room
 from clearway.engine.state import ClusterState
-from clearway.engine.tables import JOB_CLAIMED, JOB_REASON
+from clearway.engine.tables import JOB_CLASS, JOB_REASON, POOL_FREE, POOL_SHARED
 from clearway.engine.trial import Trial
 from clearway.model.plan import Move
+
+LOOKED_MAX: Final = 64
+"""Waiting jobs looked at per cycle for whether they could use what is free."""
 
 
 def touches_running(policy: Policy) -> bool:
@@ -36,9 +42,11 @@ def improve_plan(
 
 
 def _someone_waits(state: ClusterState, started: frozenset[int]) -> bool:
-    """Whether a waiting job could use devices that come free."""
-    rows = state.order.waiting()[: LOOKED_MAX + len(started)].tolist()
-    table = state.rows.table
-    return any(
-        table[JOB_CLAIMED, row] == 1 or table[JOB_REASON, row] in HELPED_REASONS for row in rows if row not in started
-    )
+    """Whether a waiting job could use what is free, or comes free: jobs that grew would only have to shrink for it."""
+    rows = [row for row in state.order.waiting()[: LOOKED_MAX + len(started)].tolist() if row not in started]
+    table, pools = state.rows.table, state.inventory.pools[:, : state.inventory.pool_count]
+    free = (pools[POOL_FREE] > 0) | (pools[POOL_SHARED] > 0)
+    if state.claims or any(state.by_row[row].spec.request.devices == 0 for row in rows):
+        return True
+    kinds = {int(table[JOB_CLASS, row]): row for row in rows if table[JOB_REASON, row] in HELPED_REASONS}
+    return any((suitable_pools(state, row) & free).any() for row in kinds.values())

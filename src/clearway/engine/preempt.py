@@ -13,9 +13,10 @@ from typing import Final
 import numpy as np
 
 from clearway.engine.box import META_RESERVATIONS, RES_JOB, RES_START
-from clearway.engine.budgets import Purse, is_leaving
+from clearway.engine.budgets import Purse
 from clearway.engine.choose import choose_victims, count_elsewhere, held_by, leaves_headroom, let_go, place_whole
 from clearway.engine.claims import is_claim_ready
+from clearway.engine.leavers import let_leave, take_over
 from clearway.engine.limits import within_limits
 from clearway.engine.reasons import (
     REASON_FRAGMENTATION,
@@ -65,9 +66,6 @@ from clearway.model.jobs import StopCause
 from clearway.model.plan import Migrate, Move, Reserve, Resize, Stop, Suspend
 from clearway.model.units import FOREVER_MS
 
-LOOKED_MAX: Final = 64
-"""Waiting jobs looked at per cycle for whether they could use what comes free."""
-
 WAITING_MAX: Final = 1024
 """Waiting jobs, the first of the order, of which some may be helped by a cycle."""
 
@@ -112,14 +110,15 @@ def make_room(trial: Trial, started: frozenset[int], stopped: frozenset[int], tr
     """
     state, settings = trial.state, trial.state.policy.preemption
     moves: list[Move] = []
-    if state.order.count == 0 or nobody_gives(state):
+    if state.order.count == 0 or (nobody_gives(state) and not state.claims):
         return moves
     touched, purse = set(stopped), Purse(state)
     for row in stopped:
         purse.pay(state.by_row[row].spec.id)
     shrunk: set[JobId] = set()
     mark = trial.mark()
-    _discount_leavers(trial)
+    leavers = leaving_jobs(state)
+    let_leave(trial, leavers)
     reserved = _reservations(trial)
     trial.ignore_reservations()
     waiting = _may_be_helped(state, started, tried)
@@ -130,8 +129,8 @@ def make_room(trial: Trial, started: frozenset[int], stopped: frozenset[int], tr
         before = [index for index, other in reserved if state.order.place(other) < state.order.place(row)]
         if _join(trial, row, shrunk, moves, before):
             continue
-        made: list[Move] | None = _wait_for_leavers(trial, row)
-        if not made:
+        made = _use_what_leaves(trial, row, started, before) if leavers else None
+        if made is None:
             made = _make_room_for(trial, row, touched, shrunk, purse, before)
         tries += 1
         if made:
@@ -218,20 +217,6 @@ def _claim(trial: Trial, row: int, allocation: Allocation) -> None:
     trial.count(row, allocation.replicas * trial.state.by_row[row].spec.request.device_milli, jobs=1)
 
 
-def _discount_leavers(trial: Trial) -> None:
-    """On trial: limits see the claims of those for whom others leave already, not these as well."""
-    state = trial.state
-    if not state.claims:
-        return
-    for row in state.holding_rows().tolist():
-        record = state.by_row[row]
-        if record.allocation is None or not is_leaving(record):
-            continue
-        kept = 0 if record.target is None else record.target.replicas
-        milli = (record.allocation.replicas - kept) * record.spec.request.device_milli
-        trial.count(row, -milli, jobs=0 if kept else -1)
-
-
 def _discount(trial: Trial, victims: list[Victim], moves: list[Move]) -> None:
     """On trial: what those victims give up counts against no limit any more."""
     kept = {move.job: move.allocation.replicas for move in moves if isinstance(move, Resize | Migrate)}
@@ -241,22 +226,22 @@ def _discount(trial: Trial, victims: list[Victim], moves: list[Move]) -> None:
         trial.count(victim.record.row, -milli, jobs=0 if replicas else -1)
 
 
-def _wait_for_leavers(trial: Trial, row: int) -> list[Move]:
-    """A claim on what others leave already, for a job whose claim may have fallen while they did; [] = not enough."""
-    state = trial.state
-    leavers = leaving_jobs(state) if is_fickle(state.by_row[row].spec.request) else []
-    if not leavers:
-        return []
-    mark = trial.mark()
-    for record in leavers:
-        if record.target is None and record.allocation is not None:
-            trial.let_go(record.row, record.allocation)
+def _use_what_leaves(trial: Trial, row: int, started: frozenset[int], before: list[int]) -> list[Move] | None:
+    """Moves for a job for which nobody new must leave; the trial is left with what it will take. None = somebody must.
+
+    It waits for those who leave already, without a claim: whoever then ranks first has what they leave. But it has a
+    claim if others could forbid meanwhile what was found, and instead of jobs of lower rank for whom they leave.
+    """
+    state, mark = trial.state, trial.mark()
+    claims = is_fickle(state.by_row[row].spec.request)
     allocation = place_whole(trial, row)
-    trial.undo_to(mark)
     if allocation is None:
-        return []
+        claims, allocation = True, take_over(trial, row, started)
+    if allocation is None or _delays(trial, row, [], allocation, before):
+        trial.undo_to(mark)
+        return None
     _claim(trial, row, allocation)
-    return [Reserve(state.by_row[row].spec.id, allocation, state.now_ms)]
+    return [Reserve(state.by_row[row].spec.id, allocation, state.now_ms)] if claims else []
 
 
 def _reservations(trial: Trial) -> list[tuple[int, int]]:

@@ -18,7 +18,9 @@ from clearway.engine.tables import (
     CLASS_RULES_END,
     CLASS_SOCIAL,
     JOB_CLASS,
+    JOB_PHASE,
     NONE,
+    PHASE_RUNNING,
     RULE_APART,
     RULE_BESIDE,
     RULE_DOMAINS_MIN,
@@ -48,7 +50,10 @@ def is_fickle(request: Request) -> bool:
 
 def leaving_jobs(state: "ClusterState") -> list[JobRecord]:
     """Those that were told to leave and still hold devices."""
-    return [record for record in state.by_row.values() if record.allocation is not None and is_leaving(record)]
+    rows = state.holding_rows()
+    rows = rows[state.rows.table[JOB_PHASE, rows] != PHASE_RUNNING]
+    records = [state.by_row[row] for row in rows.tolist()]
+    return [record for record in records if record.allocation is not None and is_leaving(record)]
 
 
 def drop_fallen_claims(state: "ClusterState") -> None:

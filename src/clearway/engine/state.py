@@ -380,8 +380,11 @@ class ClusterState:
     # --- claims ------------------------------------------------------------------------------------------------------
 
     def claim(self, row: int, move: Reserve) -> None:
-        """Keep the devices of the move for the job of `row`, instead of any it had a claim on."""
-        self.unclaim(row)
+        """Keep the devices of the move for the job of `row`: instead of any it had a claim on, and instead of jobs for
+        which one of them was kept."""
+        kept_for = self.inventory.devices[DEVICE_CLAIM, move.allocation.devices]
+        for other in sorted({row, *kept_for[kept_for != NONE].tolist()}):
+            self.unclaim(other)
         cls = int(self.rows.table[JOB_CLASS, row])
         claim_entry(cls, row, move.allocation.nodes, move.allocation.devices, self.door)
         self.claims[row] = Claim(move.job, move.allocation, move.start_ms)

@@ -72,11 +72,15 @@ class Trial:
         claim_entry(cls, row, allocation.nodes, allocation.devices, state.door)
         self._undo.append(lambda: unclaim_entry(cls, allocation.nodes, allocation.devices, state.door))
 
-    def start_claimant(self, row: int, allocation: Allocation) -> None:
-        """As if the job started on the devices that are kept for it."""
+    def unclaim(self, row: int, allocation: Allocation) -> None:
+        """As if what is kept for the job were not."""
         state, cls = self.state, int(self.state.rows.table[JOB_CLASS, row])
         unclaim_entry(cls, allocation.nodes, allocation.devices, state.door)
         self._undo.append(lambda: claim_entry(cls, row, allocation.nodes, allocation.devices, state.door))
+
+    def start_claimant(self, row: int, allocation: Allocation) -> None:
+        """As if the job started on the devices that are kept for it."""
+        self.unclaim(row, allocation)
         self.hold(row, allocation)
 
     def count(self, row: int, milli: int, jobs: int = 0) -> None:

@@ -105,7 +105,7 @@ def may_be_evicted(state: ClusterState, row: int) -> IntArray:
     """int64[n]: rows of jobs that may be evicted for the waiting job `row`, now or when their protection is over."""
     rows = _preemptible(state)
     chosen: IntArray = rows[
-        (ranks_behind(state, rows, row) & ~_of_others(state, rows, row)) | reclaimable(state, rows, row)
+        (ranks_behind(state, rows, row) & ~belongs_to_others(state, rows, row)) | reclaimable(state, rows, row)
     ]
     return chosen
 
@@ -167,7 +167,7 @@ def reclaimable(state: ClusterState, rows: IntArray, row: int) -> NDArray[np.boo
     return result
 
 
-def _of_others(state: ClusterState, rows: IntArray, row: int) -> NDArray[np.bool_]:
+def belongs_to_others(state: ClusterState, rows: IntArray, row: int) -> NDArray[np.bool_]:
     """Running jobs of other tenants, where quotas are set: between tenants right decides, not rank. Else a job within
     its tenant's guarantee and one of higher rank that borrows could evict each other for ever."""
     tenant = state.rows.table[JOB_TENANT, rows]
@@ -190,7 +190,7 @@ def find_victims(state: ClusterState, row: int, *, evicts: bool = False) -> list
         return []
     table = state.rows.table
     reclaim = reclaimable(state, rows, row)
-    behind = ranks_behind(state, rows, row) & ~_of_others(state, rows, row)
+    behind = ranks_behind(state, rows, row) & ~belongs_to_others(state, rows, row)
     mine = (int(table[JOB_QUEUE_PRIORITY, row]), int(table[JOB_PRIORITY, row]))
     milli = held_milli(state, rows)
     found: list[tuple[tuple[int, int, int, int], Victim]] = []

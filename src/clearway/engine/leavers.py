@@ -1,0 +1,83 @@
+"""What others leave already, and what is kept for those who rank behind: devices for which nobody new must leave."""
+
+from collections.abc import Collection
+
+import numpy as np
+
+from clearway.engine.choose import place_whole
+from clearway.engine.records import JobRecord
+from clearway.engine.state import ClusterState
+from clearway.engine.tables import JOB_PRIORITY, JOB_QUEUE_PRIORITY
+from clearway.engine.trial import Trial
+from clearway.engine.victims import RANK_STEP, belongs_to_others, ranks_behind
+from clearway.model.allocation import Allocation
+
+
+def let_leave(trial: Trial, leavers: Collection[JobRecord]) -> None:
+    """On trial: those who were told to leave, or to give up a part, have done so. Limits then see the claims of those
+    for whom they leave, not these as well."""
+    for record in leavers:
+        assert record.allocation is not None
+        trial.let_go(record.row, record.allocation)
+        if record.target is not None:
+            trial.hold(record.row, record.target)
+
+
+def take_over(trial: Trial, row: int, started: Collection[int]) -> Allocation | None:
+    """Devices that are kept for jobs of lower rank, for one that came later: as few claims fall, on trial, as must.
+    None = they are not enough, and the trial is as it was. started: rows whose claims are used up by now."""
+    mark = trial.mark()
+    taken: list[int] = []
+    allocation = None
+    for claimant in _lower_claimants(trial.state, row, started):
+        taken.append(claimant)
+        _drop(trial, claimant)
+        allocation = place_whole(trial, row)
+        if allocation is not None:
+            break
+    trial.undo_to(mark)
+    if allocation is None:
+        return None
+    for claimant in taken[:-1]:  # without the last it did not fit
+        fewer = [other for other in taken if other != claimant]
+        found = _place_without(trial, row, fewer)
+        if found is not None:
+            taken, allocation = fewer, found
+    if not all(_lies_on(trial.state, claimant, allocation) for claimant in taken):
+        return None  # what it wants of them is not devices
+    for claimant in taken:
+        _drop(trial, claimant)
+    return allocation
+
+
+def _lower_claimants(state: ClusterState, row: int, started: Collection[int]) -> list[int]:
+    """Rows of jobs for which devices are kept and which the waiting job could evict if they ran, the last first."""
+    rows = np.array([other for other in state.claims if other not in started and other != row], dtype=np.int64)
+    if len(rows) == 0:
+        return []
+    table = state.rows.table
+    ranks = table[JOB_QUEUE_PRIORITY] * RANK_STEP + table[JOB_PRIORITY]
+    lower = rows[(ranks[rows] < ranks[row]) & ranks_behind(state, rows, row) & ~belongs_to_others(state, rows, row)]
+    return sorted(lower.tolist(), key=state.order.place, reverse=True)
+
+
+def _drop(trial: Trial, claimant: int) -> None:
+    """On trial: nothing is kept for the job, and nothing counts for it."""
+    allocation = trial.state.claims[claimant].allocation
+    trial.unclaim(claimant, allocation)
+    milli = allocation.replicas * trial.state.by_row[claimant].spec.request.device_milli
+    trial.count(claimant, -milli, jobs=-1)
+
+
+def _place_without(trial: Trial, row: int, claimants: Collection[int]) -> Allocation | None:
+    """Where the job would go if these claims fell."""
+    mark = trial.mark()
+    for claimant in claimants:
+        _drop(trial, claimant)
+    allocation = place_whole(trial, row)
+    trial.undo_to(mark)
+    return allocation
+
+
+def _lies_on(state: ClusterState, claimant: int, allocation: Allocation) -> bool:
+    return bool(np.isin(state.claims[claimant].allocation.devices, allocation.devices).any())
