@@ -17,14 +17,14 @@ One whose jobs are broken has two nodes drained at most, and one if nobody else'
 A start that has not been answered for `LATE_MS` counts as failed. A node that was drained is used again when all jobs
 for which it was are to blame: another node on which each failed has started a job since.
 
-A gang whose start failed tells of one node when all others of its nodes are proven: at once, or as soon as they are.
-Until then it is kept as *unclear* and counts for none; nodes that were all proven are not any more. A gang over several
-nodes that are not proven would tell of none either: only as many are let go together as one node may fail but for the
-last, then one at a time.
+A gang takes a place on each of its nodes that are not proven, and tells of one when all its others are: at once, or as
+soon as they are. Until then its failure counts on all of them. What shows more goes first: a gang has the last place on
+several nodes only where its user is in doubt nowhere, and a trial is for one node. When that gang fails, too, at least
+one of the nodes is bad, and all on which the last place was taken are drained. Where starts do not wait, such failures
+count for no node until they tell of one.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from clearway.model.events import Event, NodeClosed, NodeDrained, NodeOpened, NodeUp
@@ -39,19 +39,17 @@ TRIAL_MS: Final = 5 * MINUTE_MS
 machine that pass by themselves have passed then."""
 LATE_MS: Final = 10 * MINUTE_MS
 """A start takes milliseconds, and one that fetches an image minutes. Setup steps do not count."""
-UNCLEAR_MAX: Final = 100
-"""Failed gangs that are remembered until it shows of which node they tell: more than enough for any node of them."""
+FAILURES_MAX: Final = 100
+"""Failed starts that are remembered of a node: far more than are needed to tell of it."""
 
 GIVEN: Final = ("_most", "_paces", "_looked_ms")
 """What a trust is told when it is made, or only remembers for itself."""
 
-Failure = tuple[str, bool, bool, int]
-"""A user; whether the job has started elsewhere since; whether it had the last place; when it failed."""
+Nodes = tuple[NodeName, ...]
+Failure = tuple[str, Nodes, bool, bool, int]
+"""A user; which nodes may have failed it; whether it has started elsewhere since; whether it had the last place; at."""
 Flight = tuple[str, bool, int]
 """A user; whether it has the last place; since when a start is under way."""
-Nodes = tuple[NodeName, ...]
-Unclear = tuple[str, Nodes, bool, int]
-"""Of a gang: a user; on which of its nodes it failed, two at least; whether it has started elsewhere since; when."""
 
 
 class Trust:
@@ -65,10 +63,7 @@ class Trust:
         self._failed: dict[NodeName, dict[JobId, Failure]] = {}  # since the last good start
         self._flying: dict[NodeName, dict[JobId, Flight]] = {}
         self._queued: dict[NodeName, dict[JobId, str]] = {}
-        self._node_of: dict[JobId, NodeName] = {}  # of those that fly or are queued
-        self._unclear: dict[tuple[JobId, Nodes], Unclear] = {}
-        self._gangs_flying: dict[JobId, tuple[Nodes, int]] = {}  # those that tell of no node; since when
-        self._gangs_queued: dict[JobId, tuple[str, Nodes]] = {}
+        self._nodes_of: dict[JobId, Nodes] = {}  # of those that fly or are queued: where they count
         self._drained: set[NodeName] = set()
         self._down: set[NodeName] = set()
         self._convicted: dict[NodeName, set[JobId]] = {}  # nodes drained by us, and for which jobs
@@ -89,92 +84,77 @@ class Trust:
     def note_planned(self, at_ms: int, job: JobId, user: str, nodes: Nodes) -> None:
         """A job is to start there."""
         self._land(job)
-        doubtful = [node for node in nodes if node not in self._proven]
-        if len(nodes) > 1 and len(doubtful) != 1:
-            if not self._paces:
+        if not self._paces:
+            doubtful = tuple(node for node in nodes if node not in self._proven)
+            if len(nodes) > 1 and len(doubtful) != 1:
                 return
-            self._gangs_queued[job] = (user, nodes)
-            self._let_gangs_go(at_ms)
-            return
-        (node,) = doubtful or nodes
-        self._queued.setdefault(node, {})[job] = user
-        self._node_of[job] = node
-        self._let_go(node, at_ms)
+            nodes = doubtful or nodes
+        self._nodes_of[job] = nodes
+        for node in nodes:
+            self._queued.setdefault(node, {})[job] = user
+        self._try(at_ms, job, user)
 
     def note_begun(self, at_ms: int, job: JobId, nodes: Nodes, *, has_started: bool) -> None:
         """A start went well; or, as far as only the nodes are concerned, its setup step runs."""
-        flight = self._flying.get(self._node_of.get(job, NodeName("")), {}).get(job)
+        where = self._nodes_of.get(job, nodes)
+        flight = self._flying.get(where[0], {}).get(job)
         if flight is not None and has_started:
             self._tried.discard(flight[0])
         self._land(job)
-        for other, jobs in self._failed.items() if has_started else ():
-            if job in jobs and other not in nodes:
-                user, _, had_last, failed_ms = jobs[job]
-                jobs[job] = (user, True, had_last, failed_ms)
-        for key, (user, doubtful, _, failed_ms) in list(self._unclear.items()) if has_started else ():
-            if key[0] == job:
-                self._unclear[key] = (user, doubtful, True, failed_ms)
+        for node, failures in self._failed.items() if has_started else ():
+            if job in failures and node not in nodes:
+                user, doubtful, _, had_last, failed_ms = failures[job]
+                failures[job] = (user, doubtful, True, had_last, failed_ms)
         for node in nodes:
             self._prove(node, job)
-            self._let_go(node, at_ms)
-        self._let_gangs_go(at_ms)
-        for node in [node for node in self._queued if node in self._failed]:  # some user may be in doubt no more
-            self._let_go(node, at_ms)
+        self._let_go(at_ms, (*where, *nodes))
 
     def _prove(self, node: NodeName, job: JobId) -> None:
-        self._proven.add(node)
         if node in self._convicted:
             self._convicted[node] = set()
-        for other in self._failed.pop(node, {}):
-            if other != job:
-                self.blame(other)
+        if node in self._proven:
+            return
+        self._proven.add(node)
         self._end_trials(node)
-        for key, (user, doubtful, is_innocent, failed_ms) in list(self._unclear.items()):
-            left = tuple(other for other in doubtful if other != node)
-            if len(left) > 1:
-                self._unclear[key] = (user, left, is_innocent, failed_ms)
-            else:
-                del self._unclear[key]
-                self._failed.setdefault(left[0], {}).setdefault(key[0], (user, is_innocent, False, failed_ms))
+        for other, (_, doubtful, *_) in self._failed.pop(node, {}).items():
+            if other != job and len(doubtful) == 1:
+                self.blame(other)
+        for failures in self._failed.values():
+            for other, (user, doubtful, is_innocent, had_last, failed_ms) in failures.items():
+                if node in doubtful:
+                    left = tuple(name for name in doubtful if name != node)
+                    failures[other] = (user, left, is_innocent, had_last, failed_ms)
 
     def blame(self, job: JobId) -> None:
         """It is the job, not the nodes that failed it."""
-        for key in [key for key, (*_, is_innocent, _) in self._unclear.items() if key[0] == job and not is_innocent]:
-            del self._unclear[key]
         for node, jobs in self._convicted.items():
             failure = self._failed.get(node, {}).get(job)
-            if failure is None or not failure[1]:
+            if failure is None or not failure[2]:
                 jobs.discard(job)
 
     def note_failed(self, at_ms: int, job: JobId, user: str, nodes: Nodes) -> None:
         """A start failed, and the job is not known to be to blame."""
+        where = self._nodes_of.get(job, ())
         had_last = self._land(job)
         doubtful = tuple(node for node in nodes if node not in self._proven) or nodes
         self._proven.difference_update(doubtful)
-        if len(doubtful) > 1:
-            self._unclear[job, nodes] = (user, doubtful, False, at_ms)
-            if len(self._unclear) > UNCLEAR_MAX:
-                del self._unclear[next(iter(self._unclear))]
-        else:
-            self._count(at_ms, job, user, doubtful[0], had_last=had_last)
-        self._let_gangs_go(at_ms)
-
-    def _count(self, at_ms: int, job: JobId, user: str, node: NodeName, *, had_last: bool) -> None:
-        here = self._failed.setdefault(node, {})
-        _, is_innocent, had_last_before, _ = here.get(job, ("", False, False, 0))
-        here[job] = (user, is_innocent, had_last or had_last_before, at_ms)
-        if self._trials.get(user) == node:
-            del self._trials[user]
-            self._tried.add(user)
-        self._let_go(node, at_ms)
+        for node in doubtful:
+            failures = self._failed.setdefault(node, {})
+            _, told, is_innocent, had_last_before, _ = failures.pop(job, ("", doubtful, False, False, 0))
+            told = min(doubtful, told, key=len)
+            failures[job] = (user, told, is_innocent, node in had_last or had_last_before, at_ms)
+            if len(failures) > FAILURES_MAX:
+                del failures[next(iter(failures))]
+            if self._trials.get(user) == node and job in self._counted(node):
+                del self._trials[user]
+                self._tried.add(user)
+        self._let_go(at_ms, (*where, *doubtful))
 
     def note_left(self, at_ms: int, job: JobId) -> None:
-        """A start is over without having said anything of its node."""
-        node = self._node_of.get(job)
+        """A start is over without having said anything of its nodes."""
+        where = self._nodes_of.get(job, ())
         self._land(job)
-        if node is not None:
-            self._let_go(node, at_ms)
-        self._let_gangs_go(at_ms)
+        self._let_go(at_ms, where)
 
     def note_up(self, at_ms: int, node: NodeName) -> None:
         """The node is said to be well: what failed there says nothing any more."""
@@ -183,11 +163,8 @@ class Trust:
         self._convicted.pop(node, None)
         self._failed.pop(node, None)
         self._proven.discard(node)
-        for key in [key for key, (_, doubtful, *_) in self._unclear.items() if node in doubtful]:
-            del self._unclear[key]
         self._end_trials(node)
-        self._let_go(node, at_ms)
-        self._let_gangs_go(at_ms)
+        self._let_go(at_ms, (node,))
 
     def note_down(self, node: NodeName) -> None:
         """The node may not be used."""
@@ -197,7 +174,7 @@ class Trust:
         """Likewise; by us, or by an operator."""
         self._drained.add(node)
         self._convicted.pop(node, None)
-        jobs = {*self._failed.get(node, ()), *self._flying.get(node, ())}
+        jobs = {*self._counted(node), *self._flying.get(node, ())}
         if jobs and reason.startswith(FAILED_STARTS_OF):
             self._convicted[node] = jobs
 
@@ -211,85 +188,82 @@ class Trust:
         users.discard(user)
         if not users:
             self._closed.pop(node, None)
-        if node in self._failed and not self._is_clean(user, node, self._doubts(user)):
+        if self._counted(node) and not self._is_clean(user, node, self._doubts(user)):
             self._trials[user] = node
-        self._let_go(node, at_ms)
+        self._let_go(at_ms, (node,))
 
     def _end_trials(self, node: NodeName) -> None:
         for user in [user for user, where in self._trials.items() if where == node]:
             del self._trials[user]
 
-    def _land(self, job: JobId) -> bool:
-        """It waits no more, nor is it under way; whether it had the last place."""
-        self._gangs_flying.pop(job, None)
-        self._gangs_queued.pop(job, None)
-        node = self._node_of.pop(job, None)
-        if node is None:
-            return False
-        flight = self._flying.get(node, {}).pop(job, None)
-        self._queued.get(node, {}).pop(job, None)
-        for table in (self._queued, self._flying):
-            if node in table and not table[node]:
-                del table[node]
-        return flight is not None and flight[1]
+    def _land(self, job: JobId) -> Nodes:
+        """It waits no more, nor is it under way; where it had the last place."""
+        had_last = []
+        for node in self._nodes_of.pop(job, ()):
+            flight = self._flying.get(node, {}).pop(job, None)
+            self._queued.get(node, {}).pop(job, None)
+            for table in (self._queued, self._flying):
+                if node in table and not table[node]:
+                    del table[node]
+            if flight is not None and flight[1]:
+                had_last.append(node)
+        return tuple(had_last)
 
     # --- who may start --------------------------------------------------------------------------------------------
 
     def is_queued(self, job: JobId) -> bool:
         """Whether the start of this job must wait."""
-        node = self._node_of.get(job)
-        is_waiting = job in self._gangs_queued or (node is not None and job in self._queued.get(node, ()))
-        return self._paces and is_waiting
+        nodes = self._nodes_of.get(job, ())
+        return self._paces and bool(nodes) and job in self._queued.get(nodes[0], ())
 
     def is_closed(self, node: NodeName, user: str) -> bool:
         """Whether the node is kept from a user."""
         return user in self._closed.get(node, ())
 
-    def _let_go(self, node: NodeName, at_ms: int) -> None:
-        """Starts for which there is room, in order; those behind one for which there is none, too."""
-        queue = self._queued.get(node)
-        if queue is None or node in self._drained or node in self._down:
-            return
-        for job, user in list(queue.items()):
-            has_room, is_last = self._look_for_room(node, job, user)
-            if has_room:
-                del queue[job]
-                self._flying.setdefault(node, {})[job] = (user, is_last, at_ms)
-        if not queue:
-            del self._queued[node]
+    def _let_go(self, at_ms: int, nodes: Iterable[NodeName]) -> None:
+        """Starts for which there is room, in order; those behind one for which there is none, too. nodes: of which
+        something is new; on those with failures it may be that some user is in doubt no more."""
+        for node in dict.fromkeys((*nodes, *self._failed)):
+            for job, user in list(self._queued.get(node, {}).items()):
+                self._try(at_ms, job, user)
 
-    def _let_gangs_go(self, at_ms: int) -> None:
-        """Likewise, of gangs that tell of no node; and those that have come to tell of one wait like others."""
-        if not self._gangs_queued:
+    def _try(self, at_ms: int, job: JobId, user: str) -> None:
+        nodes = self._nodes_of[job]
+        if not (self._drained.isdisjoint(nodes) and self._down.isdisjoint(nodes)):
             return
-        flying = Counter(
-            node for nodes, since_ms in self._gangs_flying.values() if since_ms + LATE_MS > at_ms for node in nodes
-        )
-        failed = Counter(node for _, nodes, *_ in self._unclear.values() for node in nodes)
-        for job, (user, nodes) in list(self._gangs_queued.items()):
-            doubtful = [node for node in nodes if node not in self._proven]
-            if len(doubtful) == 1:
-                self.note_planned(at_ms, job, user, nodes)
-            elif all(not flying[node] or flying[node] + failed[node] < self._most - 1 for node in doubtful):
-                if not self._drained.isdisjoint(nodes) or not self._down.isdisjoint(nodes):
-                    continue
-                del self._gangs_queued[job]
-                self._gangs_flying[job] = (nodes, at_ms)
-                flying.update(nodes)
+        last = self._find_room(job, user, nodes)
+        if last is None:
+            return
+        for node in nodes:
+            del self._queued[node][job]
+            if not self._queued[node]:
+                del self._queued[node]
+            self._flying.setdefault(node, {})[job] = (user, node in last, at_ms)
 
-    def _look_for_room(self, node: NodeName, job: JobId, user: str) -> tuple[bool, bool]:
-        """Whether the start may be let go, and whether it then has the last place."""
-        failed, flying = self._failed.get(node, {}), self._flying.get(node, {})
-        if node in self._proven or job in failed:  # one that failed there takes no further place
-            return True, False
-        taken = len({*failed, *flying})
-        if taken < self._most - 1:
-            return True, False
-        if taken >= self._most and (flying or self._is_to_blame(node, self._taken(node, -1))):
-            return False, False  # the last one is under way, or has failed
-        # Else more than there are places were under way together, on a node that was proven, and failed.
-        is_free = self._is_clean(user, node, self._doubts(user, with_flights=True))
-        return is_free, is_free
+    def _find_room(self, job: JobId, user: str, nodes: Nodes) -> Nodes | None:
+        """Where the start has the last place if it is let go; None = it may not be."""
+        last = []
+        for node in nodes:
+            failed, flying = self._counted(node), self._flying.get(node, {})
+            if node in self._proven or job in failed:  # one that failed there takes no further place
+                continue
+            taken = len({*failed, *flying})
+            if taken < self._most - 1:
+                continue
+            if taken >= self._most and (flying or self._is_to_blame(node, self._taken(node, -1))):
+                return None  # the last one is under way, or has failed
+            # Else more than there are places were under way together, on a node that was proven, and failed.
+            if not self._is_clean(user, node, self._doubts(user, with_flights=True)):
+                return None
+            last.append(node)
+        return tuple(last)
+
+    def _counted(self, node: NodeName) -> Mapping[JobId, Failure]:
+        """Failures that count for the node."""
+        failures = self._failed.get(node, {})
+        if self._paces:
+            return failures
+        return {job: failure for job, failure in failures.items() if len(failure[1]) == 1}
 
     def _doubts(self, user: str, *, with_flights: bool = False, late_ms: int = -1) -> Iterator[NodeName]:
         """Nodes on which a user is in doubt: by failures, and by starts that began by `late_ms`, or by all of them."""
@@ -298,8 +272,8 @@ class Trust:
                 for other, _, since_ms in flights.values():
                     if other == user and (with_flights or since_ms <= late_ms):
                         yield node
-        for node, failures in self._failed.items():
-            for other, is_innocent, _, _ in failures.values():
+        for node in self._failed:
+            for other, _, is_innocent, *_ in self._counted(node).values():
                 if other == user and not is_innocent:
                     yield node
 
@@ -318,21 +292,32 @@ class Trust:
             jobs = self._taken(node, late_ms)
             if len(jobs) >= self._most and self._is_to_blame(node, jobs):
                 drained[node] = f"{FAILED_STARTS_OF} {len(jobs)} jobs in a row failed on it: {_listed(jobs)}"
-                yield NodeDrained(now_ms, node, drained[node])
+                yield NodeDrained(now_ms, node, drained[node] + self._tell_gangs(node, jobs))
         for node, convicted in self._convicted.items():
             if not convicted and node not in self._down:
                 yield NodeUp(now_ms, node)
         yield from self._closings(now_ms, [node for node in nodes if node not in drained], late_ms)
 
+    def _tell_gangs(self, node: NodeName, jobs: Mapping[JobId, str]) -> str:
+        """Which of the jobs may have been failed by other nodes."""
+        failures = self._counted(node)
+        doubtful = {
+            job: failures[job][1] if job in failures else [n for n in self._nodes_of[job] if n not in self._proven]
+            for job in jobs
+        }
+        gangs = [job for job, nodes in doubtful.items() if len(nodes) > 1]
+        nodes = sorted({name for job in gangs for name in doubtful[job]})
+        return f"; gangs ({_listed(gangs)}) failed on {_listed(nodes)}: at least one of these is bad" if gangs else ""
+
     def _taken(self, node: NodeName, late_ms: int) -> dict[JobId, str]:
         """Jobs that failed there, or are late, with their users."""
         late = {job: user for job, (user, _, since_ms) in self._flying.get(node, {}).items() if since_ms <= late_ms}
-        return {job: failure[0] for job, failure in self._failed.get(node, {}).items()} | late
+        return {job: failure[0] for job, failure in self._counted(node).items()} | late
 
     def _is_to_blame(self, node: NodeName, jobs: Mapping[JobId, str]) -> bool:
         """Whether one of the jobs tells more of the node than of its user."""
-        failed, flying = self._failed.get(node, {}), self._flying.get(node, {})
-        if any(is_innocent or had_last for _, is_innocent, had_last, _ in failed.values()):
+        failed, flying = self._counted(node), self._flying.get(node, {})
+        if any(is_innocent or had_last for _, _, is_innocent, had_last, _ in failed.values()):
             return True
         users = dict.fromkeys(jobs.values())
         is_late = any(job in jobs and has_last for job, (_, has_last, _) in flying.items())
@@ -342,7 +327,7 @@ class Trust:
         """Who must be kept from which of these nodes, and from which others no more."""
         trials = self._due_trials(now_ms)
         users = dict.fromkeys(user for node in nodes for user in self._taken(node, late_ms).values())
-        users |= dict.fromkeys(user for failures in self._failed.values() for user, *_ in failures.values())
+        users |= dict.fromkeys(user for node in self._failed for user, *_ in self._counted(node).values())
         wanted = {
             (node, user): f"{FAILED_STARTS_OF} {_listed(taken)} failed on it, and none has gone well since; "
             f"starts of {user} failed elsewhere too, so that another's must show whether it is well"
@@ -369,12 +354,12 @@ class Trust:
             if user in self._trials or any(self._is_drained_for(user, where) for where in self._doubts(user)):
                 continue
             own_ms = [
-                at_ms for failures in self._failed.values() for other, *_, at_ms in failures.values() if other == user
+                at_ms for node in self._failed for other, *_, at_ms in self._counted(node).values() if other == user
             ]
             last_ms = {
-                node: max(at_ms for *_, at_ms in self._failed[node].values())
+                node: max(at_ms for *_, at_ms in self._counted(node).values())
                 for node, users in self._closed.items()
-                if user in users and node in self._failed
+                if user in users and self._counted(node)
             }
             if own_ms and last_ms:
                 found[user] = (max(own_ms) + TRIAL_MS, min(last_ms, key=lambda node: (last_ms[node], node)))
@@ -382,7 +367,7 @@ class Trust:
 
     def _is_drained_for(self, user: str, node: NodeName) -> bool:
         """Whether a node was drained by us for the jobs of a user alone, or of one who failed elsewhere since."""
-        users = {other for other, *_ in self._failed.get(node, {}).values()}
+        users = {other for other, *_ in self._counted(node).values()}
         return node in self._convicted and (len(users) <= 1 or user in self._tried)
 
     def next_ms(self) -> int:
@@ -394,5 +379,5 @@ class Trust:
         return min((at_ms for at_ms in times if at_ms > self._looked_ms), default=FOREVER_MS)
 
 
-def _listed(jobs: "Sequence[JobId] | Mapping[JobId, str]") -> str:
-    return ", ".join(map(str, jobs))
+def _listed(names: Iterable[JobId | NodeName]) -> str:
+    return ", ".join(map(str, names))
