@@ -11,7 +11,10 @@ from clearway.bootstrap.documents import read_document
 from clearway.model.cluster import ClusterSpec, QueueSpec, TenantSpec
 from clearway.model.errors import InputError
 from clearway.sim.faults import DEFAULT_FAULTS, Fault, fit_faults, sample_faults
-from clearway.sim.generate import is_synthetic
+from clearway.sim.fit_quality import FitQuality, judge_fit
+from clearway.sim.fitting import fit_model
+from clearway.sim.generate import SyntheticModel, is_synthetic
+from clearway.sim.model_file import render_model
 from clearway.sim.profiles import SpeedModel, find_speed_model
 from clearway.sim.synthetic import generate_from_spec
 from clearway.sim.traces import (
@@ -34,10 +37,12 @@ __all__ = [
     "choose_cluster",
     "describe_workload",
     "find_speeds",
+    "fit_trace",
     "is_drawn",
     "read_faults",
     "read_site",
     "read_trace",
+    "render_model",
     "trace_formats",
     "write_swf",
 ]
@@ -47,7 +52,7 @@ ProgressCallback = Callable[[int, int], None]
 
 NO_FAULTS: Final = "none"
 DEFAULT_FAULT_MODEL: Final = "default"
-DRAWN_FORMATS: Final = ("servegen",)
+DRAWN_FORMATS: Final = ("servegen", "synthetic")
 """Formats whose arrivals are drawn with the seed, as the table of formats says of them."""
 
 CLUSTER_SUFFIXES: Final = (".yaml", ".yml", ".json", ".csv", ".gz", ".txt")
@@ -102,6 +107,12 @@ def read_trace(
     if format_name is not None:
         raise InputError(f"--format: expected none with {trace}, found {format_name!r}; leave it out")
     return keep_first(generate_from_spec(trace, seed), limit)
+
+
+def fit_trace(workload: Workload, name: str, seed: int = 0) -> tuple[SyntheticModel, FitQuality]:
+    """A synthetic model of a workload, and how well it fits. InputError when no job has a device."""
+    model = fit_model(workload, name)
+    return model, judge_fit(workload, model, seed)
 
 
 def keep_first(workload: Workload, limit: int | None) -> Workload:

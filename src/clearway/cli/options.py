@@ -7,7 +7,7 @@ import typer
 
 TraceArgument = Annotated[
     str,
-    typer.Argument(metavar="TRACE", help="Trace file (may be gzipped), or synthetic:SPEC for a generated workload."),
+    typer.Argument(metavar="TRACE", help="Trace file (may be gzipped), model file, or synthetic:SPEC."),
 ]
 FormatOption = Annotated[
     str | None, typer.Option("--format", metavar="NAME", help="Format of the trace; recognised where that is certain.")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from clearway.cli.options import FormatOption, JsonOption, LimitOption, SeedOption, TraceArgument
-from clearway.cli.outputs import finish_with, is_json_only, note_written, ready_outputs, write_json
+from clearway.cli.outputs import finish_with, is_json_only, note_written, ready_outputs, write_json, write_text
 from clearway.cli.session import session_of
 
 trace_app = typer.Typer(no_args_is_help=True, help="Look at a trace, or make one.")
@@ -33,10 +33,40 @@ def describe(
     finish_with(session, lambda: described, json_target, lambda: show_description(session, described, workload.skipped))
 
 
+@trace_app.command(help="Fit a synthetic model to a trace, write it, and show how well it fits.")
+def fit(
+    context: typer.Context,
+    trace: TraceArgument,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The model file (YAML) to write.")],
+    trace_format: FormatOption = None,
+    limit: LimitOption = None,
+    seed: SeedOption = 0,
+    json_target: JsonOption = None,
+) -> None:
+    """Read, fit, write, draw and compare."""
+    from clearway.bootstrap.inputs import fit_trace, read_trace, render_model
+    from clearway.cli.show_fits import describe_fit, show_fit
+    from clearway.cli.show_traces import show_skipped
+
+    session = session_of(context)
+    ready_outputs(json_target, out)
+    with session.progress("Reading {trace}", trace=Path(trace).name) as progress:
+        workload = read_trace(trace, format_name=trace_format, limit=limit, seed=seed, progress=progress)
+    model, quality = fit_trace(workload, out.stem, seed)
+    write_text(session, render_model(model), out)
+    show_skipped(session, workload.skipped)
+    finish_with(
+        session,
+        lambda: {"file": str(out), **describe_fit(workload.name, quality)},
+        json_target,
+        lambda: show_fit(session, workload.name, quality, out),
+    )
+
+
 @trace_app.command(help="Write a generated workload, or any trace, as an SWF file for other tools too.")
 def generate(
     context: typer.Context,
-    trace: Annotated[str, typer.Argument(metavar="TRACE", help="synthetic:MODEL?jobs=N, or any trace.")],
+    trace: Annotated[str, typer.Argument(metavar="TRACE", help="synthetic:MODEL?jobs=N, a model file, or any trace.")],
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The SWF file to write.")],
     seed: SeedOption = 0,
     json_target: JsonOption = None,

@@ -1,6 +1,6 @@
 """The built-in synthetic model `philly-like`: numbers only, so that the demonstration needs no trace.
 
-Fitted by `sim.generate.fit_model` to the public 13-cluster Philly job list (Jeon et al., "Analysis of Large-Scale
+Fitted by `sim.fitting.fit_model` to the public 13-cluster Philly job list (Jeon et al., "Analysis of Large-Scale
 Multi-Tenant GPU Clusters for DNN Training Workloads", ATC 2019; data CC-BY-4.0), which leans to small jobs: 93 % ask
 for one GPU. The list names no users and no time limits. Users: 319, as the paper counts, with an assumed skew of 1.
 Time limit over run time: as in the RICC log (Parallel Workloads Archive), the nearest log with both.

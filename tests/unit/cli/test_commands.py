@@ -219,6 +219,31 @@ def test_a_generated_trace_can_be_read_again(tmp_path):
     assert json.loads(run("trace", "describe", str(path), "--json", "-").stdout)["jobs"] == 50
 
 
+def test_a_model_is_fitted_and_taken_by_every_command_that_reads_traces(tmp_path):
+    trace, model, again = (str(tmp_path / name) for name in ("made.swf", "made.yaml", "again.swf"))
+    run("trace", "generate", "synthetic:philly-like?jobs=300", "--out", trace)
+    shown = run("trace", "fit", trace, "--out", model)
+    assert shown.exit_code == 0
+    assert "Bunching per minute" in shown.stdout
+    assert f"synthetic:{model}?jobs=300" in shown.stderr
+    document = json.loads(run("trace", "fit", trace, "--out", model, "--json", "-").stdout)
+    assert document["jobs"] == 300
+    assert document["figures"]["devices_p50"] == {"trace": 1.0, "drawn": 1.0, "ratio": 1.0}
+    assert run("trace", "generate", f"synthetic:{model}?jobs=40", "--out", again).exit_code == 0
+    simulated = run("simulate", f"synthetic:{model}?jobs=40", "--cluster", "8x8", "--policy", "fifo", "--json", "-")
+    assert json.loads(simulated.stdout)["jobs_total"] == 40
+    described = run("trace", "describe", model, "--limit", "30", "--json", "-")
+    assert json.loads(described.stdout)["jobs"] == 30
+
+
+def test_a_model_with_a_fault_is_refused_by_line(tmp_path):
+    path = tmp_path / "model.yaml"
+    path.write_text("synthetic_model: 1\nname: mine\nusers: 0\n")
+    result = run("simulate", f"synthetic:{path}", "--cluster", "8x8", "--policy", "fifo")
+    assert result.exit_code == 2
+    assert "model.yaml:3: users: expected a number greater than or equal to 1, found 0" in result.stderr
+
+
 def test_history_is_imported_with_what_was_left_out_said(trace, tmp_path):
     out = tmp_path / "made" / "site.swf"
     result = run("import", trace, "--out", str(out), "--json", "-")

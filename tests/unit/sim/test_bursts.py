@@ -15,7 +15,9 @@ from clearway.sim.bursts import (
     rates_of_begins,
     stretches_of,
 )
-from clearway.sim.generate import fit_model, generate
+from clearway.sim.fit_quality import dispersion as dispersion_of_times
+from clearway.sim.fitting import fit_model
+from clearway.sim.generate import generate
 from clearway.sim.quantiles import PROBABILITIES
 from clearway.sim.synthetic import BUILT_IN_MODELS
 from clearway.sim.traces import read_workload
@@ -24,10 +26,7 @@ from support.shared import TRACES, needs_traces
 
 
 def dispersion(workload, bin_ms):
-    """Variance over mean of the arrivals of each bin: 1 where jobs come independently of each other."""
-    times_ms = np.array([job.submit_ms for job in workload.jobs])
-    counts = np.bincount((times_ms - times_ms[0]) // bin_ms)
-    return counts.var() / counts.mean()
+    return dispersion_of_times(np.array([job.submit_ms for job in workload.jobs]), bin_ms)
 
 
 def workload_of(rows):

@@ -2,7 +2,8 @@ import pytest
 
 from clearway.model.errors import InputError
 from clearway.model.units import DAY_MS, HOUR_MS, MINUTE_MS
-from clearway.sim.generate import SyntheticSpec, fit_model, generate, is_synthetic, parse_synthetic
+from clearway.sim.fitting import fit_model
+from clearway.sim.generate import SyntheticSpec, generate, is_synthetic, parse_synthetic
 from clearway.sim.quantiles import PROBABILITIES
 from clearway.sim.synthetic import BUILT_IN_MODELS, generate_from_spec
 from clearway.sim.traces import read_workload

@@ -6,8 +6,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from clearway.model.errors import InputError
-from clearway.sim.generate import is_synthetic
-from clearway.sim.synthetic import generate_from_spec
+from clearway.sim.generate import SPEC_PREFIX, is_synthetic
+from clearway.sim.synthetic import generate_from_spec, recognise_model
 from clearway.sim.text_files import ProgressCallback, read_head
 from clearway.sim.traces.assemble import cut_workload
 from clearway.sim.traces.gavel import read_gavel, recognise_gavel
@@ -36,7 +36,7 @@ PlainReader = Callable[[Path, int | None, ProgressCallback | None], Workload]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSettings:
-    """limit: keep the first so many jobs in submit order. seed: for formats whose arrivals are drawn (servegen)."""
+    """limit: keep the first so many jobs in submit order. seed: for formats that draw (servegen, synthetic)."""
 
     limit: int | None = None
     seed: int = 0
@@ -65,6 +65,10 @@ def _never(_: tuple[str, ...]) -> bool:
 
 def _read_servegen(path: Path, settings: ReadSettings) -> Workload:
     return read_servegen(path, settings.limit, settings.seed, settings.progress)
+
+
+def _read_synthetic(path: Path, settings: ReadSettings) -> Workload:
+    return cut_workload(generate_from_spec(f"{SPEC_PREFIX}{path}", settings.seed), settings.limit)
 
 
 _ALL = (
@@ -141,6 +145,12 @@ _ALL = (
         read=_read_servegen,
     ),
     TraceFormat(
+        name="synthetic",
+        summary="A model that `clearway trace fit` wrote; 10,000 jobs are drawn with the seed",
+        recognises=recognise_model,
+        read=_read_synthetic,
+    ),
+    TraceFormat(
         name="alibaba-genai",
         summary="Alibaba image requests (cluster-trace-v2026-GenAI)",
         recognises=recognise_genai,
@@ -185,7 +195,7 @@ def read_workload(
 ) -> Workload:
     """Read a trace into jobs sorted by (submit, id), in ms since the first submit of the jobs kept.
 
-    path: a file, or `synthetic:…`, which generates a workload with the seed (`sim.generate`). format: a name in
+    path: a file, or `synthetic:…`, which draws a workload with the seed (`sim.generate`). format: a name in
     `FORMATS`; None = recognise it. limit: keep the first so many jobs in submit order. progress: called with (bytes
     done, bytes in all). InputError for an unknown format, an unreadable file, or nothing usable.
     """
