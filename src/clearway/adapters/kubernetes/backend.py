@@ -129,7 +129,7 @@ class KubernetesBackend:
                     is_started=holding.is_started,
                     own=self._make_own(spec, run, places),
                     is_moving=holding.generation_before != 0,
-                    crowds=spec.request.crowds,
+                    request=spec.request,
                 )
         events = self._settle(now_ms, is_first=True)
         world.wake()
@@ -144,7 +144,7 @@ class KubernetesBackend:
                     spec, run = self._world.launch(command.job)
                     places = self._world.locate(command.allocation)
                     own = self._make_own(spec, run, places)
-                    known, had_news = (spec.limit_ms, own, spec.request.crowds), self.book.nodes.has_news
+                    known, had_news = (spec.limit_ms, own, spec.request), self.book.nodes.has_news
                     self.book.start(now_ms, command.job, command.generation, places, run.origin, *known)
                     self.book.nodes.has_news = had_news  # where it lies now the engine knows
                 case Stop():

@@ -57,7 +57,7 @@ from clearway.model.events import (
     JobStopped,
 )
 from clearway.model.ids import JobId
-from clearway.model.jobs import Outcome, StopCause
+from clearway.model.jobs import Outcome, Request, StopCause
 
 NOT_MADE = "its Job did not make all of its pods in time; `kubectl describe job` says why"
 TAKEN_AWAY = "a pod of it was taken away"
@@ -114,10 +114,10 @@ class Book(Orphans):
         origin: str,
         limit_ms: int | None = None,
         own: OwnJob | None = None,
-        crowds: tuple[str, ...] = (),
+        request: Request | None = None,
     ) -> None:
         """Bind the pods of a job to these places, one per replica; idempotent by generation. own: the Job of one that
-        was submitted, whose pods are still to be made. crowds: in which the engine counts its replicas."""
+        was submitted, whose pods are still to be made. request: see `Run`."""
         if generation <= self._generations.get(job, 0):
             return
         self._generations[job] = generation
@@ -138,13 +138,15 @@ class Book(Orphans):
         elif len(pods) < len(places):
             self._hold(now_ms, bundle, JobStopped(now_ms, job, generation, StopCause.MIGRATED, reason=NOT_WHOLE))
             return
-        bundle.run = Run(job, generation, [Slot(*place) for place in places], now_ms, limit_ms=limit_ms, crowds=crowds)
+        bundle.run = Run(
+            job, generation, [Slot(*place) for place in places], now_ms, limit_ms=limit_ms, request=request
+        )
         if obstacle := self._fill(list(zip(bundle.run.slots, pods, strict=False)), bundle, bundle.run):
             self._abandon(now_ms, bundle, obstacle)
             return
         bundle.conflicts = 0
         for slot in bundle.run.slots:
-            self.nodes.hold(job, slot.node, slot.devices, crowds)
+            self.nodes.hold(job, slot.node, slot.devices, bundle.run.crowds)
         if limit_ms is not None or own is not None:
             self._limited[job] = None
         self._release(now_ms, bundle)
@@ -428,7 +430,7 @@ class Book(Orphans):
                 self._part(bundle, spare)
             return True
         for slot, _ in pairs:
-            self.nodes.ours.discard(slot.pod)
+            self.nodes.ours.pop(slot.pod, None)
         obstacle = self._fill(pairs, bundle, run)
         if not obstacle:
             self._release(now_ms, bundle)
@@ -491,9 +493,11 @@ class Book(Orphans):
         if limit_ms is not None and run.started_ms is not None:
             limit_ms = max(limit_ms - (now_ms - run.started_ms), 1)
         bundle.size = len(slots)
-        bundle.run = Run(run.job, run.generation, slots, now_ms, limit_ms=limit_ms, is_known=True)
+        bundle.run = Run(run.job, run.generation, slots, now_ms, limit_ms=limit_ms, is_known=True, request=run.request)
         for slot in slots:
-            self.nodes.hold(run.job, slot.node, slot.devices)
+            self.nodes.let_go(run.job, slot.node)  # held since it was told to move, and counted in no crowd yet
+        for slot in slots:
+            self.nodes.hold(run.job, slot.node, slot.devices, run.crowds)
         self._limited[run.job] = None
         if bundle.own is not None:
             self._actions.append(Launch(bundle.own, len(slots)))

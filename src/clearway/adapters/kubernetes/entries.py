@@ -9,6 +9,9 @@ from clearway.model.ids import NodeName
 from clearway.model.neighbours import NeighbourRule
 from clearway.model.units import MILLI
 
+Counted = tuple[int, int]
+"""CPUs in thousandths, and bytes of memory."""
+
 ALIAS_MARK = "~"
 """Stands between a node's name and its number where it came again with other devices; no node's name has it."""
 

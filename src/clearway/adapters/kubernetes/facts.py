@@ -196,6 +196,7 @@ class PodFacts:
     them, the same in pods of one template. generation: counts changes of its spec, the binding apart; 0 = unknown.
     share: the part of a device that it asks. device_spread: devices of each container. held: ids of devices of which
     HAMi gave it a part. priority_class: its name, "" = none. preempts: whether others may be evicted for it.
+    is_resized: it holds other CPUs or memory than its spec says, for now.
     """
 
     uid: str
@@ -230,6 +231,7 @@ class PodFacts:
     held: tuple[str, ...] = ()
     priority_class: str = ""
     preempts: bool = True
+    is_resized: bool = False
     generation: int = field(default=0, compare=False)
     unsupported: tuple[str, ...] = ()
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from clearway.adapters.kubernetes.claims import Claims
 from clearway.adapters.kubernetes.company import Society
 from clearway.adapters.kubernetes.config import KubernetesConfig
-from clearway.adapters.kubernetes.entries import NodeEntry, real_name, weighs_the_same
+from clearway.adapters.kubernetes.entries import Counted, NodeEntry, real_name, weighs_the_same
 from clearway.adapters.kubernetes.facts import NodeFacts, PodFacts
 from clearway.adapters.kubernetes.guard import Guard
 from clearway.adapters.kubernetes.models import Models
@@ -16,12 +16,12 @@ from clearway.model.ids import NodeName
 
 
 class Lying:
-    """The half of `Nodes` that only notes. ours: uids of pods that are in a run of Clearway, whose resources the engine
-    counts itself. has_news: whether something changed since the engine was told."""
+    """The half of `Nodes` that only notes. ours: pods that are in a run of Clearway, by uid, with what the engine
+    counts for each. has_news: whether something changed since the engine was told."""
 
     def __init__(self, config: KubernetesConfig) -> None:
         self.entries: dict[str, NodeEntry] = {}
-        self.ours: set[str] = set()
+        self.ours: dict[str, Counted] = {}
         self.has_news = False
         self._dirty: dict[str, None] = {}
         self._unbound: set[str] = set()

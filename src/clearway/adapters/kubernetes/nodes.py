@@ -22,7 +22,7 @@ from clearway.adapters.kubernetes.facts import Demand, NodeFacts, PodFacts, Shar
 from clearway.adapters.kubernetes.guard import BROKEN
 from clearway.adapters.kubernetes.lying import Lying
 from clearway.adapters.kubernetes.models import LEFT_OUT
-from clearway.adapters.kubernetes.offers import find_first, find_left, make_claimed, make_groups
+from clearway.adapters.kubernetes.offers import find_first, find_grown, find_left, make_claimed, make_groups
 from clearway.adapters.kubernetes.parse import CPU, MEMORY
 from clearway.adapters.kubernetes.placement import (
     PREFER_NOT,
@@ -423,6 +423,7 @@ class Nodes(Lying):
         facts, config = entry.facts, self._config
         labels = dict(facts.labels)
         others = [pod for uid, pod in entry.pods.items() if uid not in self.ours]
+        grown = find_grown((pod, self.ours[uid]) for uid, pod in entry.pods.items() if uid in self.ours)
         names = dict.fromkeys(name for demand in self._demands for name, _ in extras_of(demand))
         extras = {name: find_left(facts, others, name) for name in names}
         free = self.free(entry) | extras  # what the engine counts itself may be asked in the place of what lies there
@@ -436,8 +437,8 @@ class Nodes(Lying):
             groups=self.models.admit(
                 facts.name, (*make_groups(facts), *make_claimed(self.claims.groups_on(facts.name)))
             ),
-            cpu_milli=find_left(facts, others, CPU),
-            memory_bytes=find_left(facts, others, MEMORY),
+            cpu_milli=max(find_left(facts, others, CPU) - grown[0], 0),
+            memory_bytes=max(find_left(facts, others, MEMORY) - grown[1], 0),
             nvlink=find_first(labels, config.nvlink_labels),
             leaf=find_first(labels, config.leaf_labels),
             block=find_first(labels, config.block_labels),

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from clearway.adapters.kubernetes.entries import Counted
 from clearway.adapters.kubernetes.facts import NodeFacts, PodFacts
-from clearway.adapters.kubernetes.parse import parse_mib
+from clearway.adapters.kubernetes.parse import CPU, MEMORY, parse_mib
 from clearway.adapters.kubernetes.parse_claims import DeviceFacts
 from clearway.adapters.kubernetes.placement import names_devices
 from clearway.model.cluster import DeviceGroup
+from clearway.model.jobs import Request
 from clearway.model.units import DEVICES_PER_MODEL_MAX
 
 
@@ -34,6 +36,17 @@ def slice_memory(facts: NodeFacts, resource: str) -> int:
 def find_first(labels: Mapping[str, str], keys: Iterable[str]) -> str:
     """The value of the first of these labels that is there; "" = none is."""
     return next((labels[key] for key in keys if labels.get(key)), "")
+
+
+def counted_for(pod: PodFacts, request: Request | None) -> Counted:
+    """What the engine counts for a pod of a job with this request; None = for one that asks as much as the pod."""
+    return (pod.amount(CPU), pod.amount(MEMORY)) if request is None else (request.cpu_milli, request.memory_bytes)
+
+
+def find_grown(pods: Iterable[tuple[PodFacts, Counted]]) -> Counted:
+    """What pods hold beyond what the engine counts for them: they were resized in place."""
+    more = [(pod.amount(CPU) - cpu, pod.amount(MEMORY) - memory) for pod, (cpu, memory) in pods]
+    return sum(max(cpu, 0) for cpu, _ in more), sum(max(memory, 0) for _, memory in more)
 
 
 def find_left(facts: NodeFacts, others: Iterable[PodFacts], resource: str) -> int:

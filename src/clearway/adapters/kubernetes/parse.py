@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final
 
 from clearway.adapters.kubernetes.config import KubernetesConfig
@@ -64,6 +65,11 @@ SAYING_PREFIXES: Final = (
     "hami.io/",
 )
 """Labels and annotations of pods that are kept; the rest may be large and says nothing to a scheduler."""
+
+STATUSES: Final = ("containerStatuses", "initContainerStatuses")
+
+NO_SIZES: Final[Mapping[str, dict[str, int]]] = MappingProxyType({})
+"""Of a pod of which nothing is being resized."""
 
 INDEX_KEYS: Final = (
     "batch.kubernetes.io/job-completion-index",
@@ -138,6 +144,8 @@ def _renew(known: PodFacts, data: Json) -> PodFacts | None:
     metadata, status = data["metadata"], data.get("status") or {}
     if not known.generation or metadata.get("generation") != known.generation or known.device_claims:
         return None
+    if known.is_resized or find_sizes(data["spec"], status):
+        return None
     if _sorted_pairs((metadata.get("labels") or {}).items()) != known.marks:
         return None
     if _find_said(metadata.get("annotations") or {}) != known.annotations:
@@ -161,7 +169,8 @@ def _find_said(annotations: Mapping[str, str]) -> Pairs:
 def _parse_pod(data: Json, config: KubernetesConfig) -> PodFacts:
     metadata, spec, status = data["metadata"], data["spec"], data.get("status") or {}
     labels, annotations = dict(metadata.get("labels") or {}), dict(metadata.get("annotations") or {})
-    asked = {name: amount for name, amount in sum_requests(spec).items() if name not in HAMI_RESOURCES}
+    sizes = find_sizes(spec, status)
+    asked = {name: amount for name, amount in sum_requests(spec, sizes).items() if name not in HAMI_RESOURCES}
     devices = {name: count for name, count in asked.items() if count and is_device(name, config)}
     device = next(iter(sorted(devices)), "")
     each = [_requests_of(one) for one in (*(spec.get("initContainers") or ()), *spec["containers"])]
@@ -200,6 +209,7 @@ def _parse_pod(data: Json, config: KubernetesConfig) -> PodFacts:
         held=find_held(annotations)[: devices.get(GPU, 0)],  # anybody can write annotations
         priority_class=spec.get("priorityClassName") or "",
         preempts=spec.get("preemptionPolicy") != "Never",
+        is_resized=bool(sizes),
         generation=int(metadata.get("generation") or 0),
         unsupported=(*_find_unsupported(devices), *unsupported),
     )
@@ -234,24 +244,61 @@ def _parse_quantity(name: str, text: Any) -> int:
     return parse_kubernetes_cpu(text) if name == CPU else parse_kubernetes_memory(text)
 
 
-def sum_requests(spec: Json) -> dict[str, int]:
-    """What a pod asks of its node, one pod of room included; at most AMOUNT_MAX, which no node has. Raises
+def find_sizes(spec: Json, status: Json) -> dict[str, dict[str, int]]:
+    """What containers hold of CPUs and memory that are being resized in place, by name, and the whole pod by "": the
+    most of what is asked, let in and had, as kube-scheduler counts; what the node can never give does not count. Raises
     ParseError."""
+    pending: Json = next((one for one in status.get("conditions") or () if one.get("type") == "PodResizePending"), {})
+    statuses = {one.get("name"): one for key in STATUSES for one in status.get(key) or ()}
+    found = {}
+    for container in (*spec["containers"], *filter(_is_sidecar, spec.get("initContainers") or ())):
+        seen = statuses.get(container.get("name"), {})
+        if seen.get("resources") is not None:
+            wanted = (container.get("resources") or {}).get("requests") or {}
+            found[container["name"]] = (
+                wanted,
+                seen["resources"].get("requests") or {},
+                seen.get("allocatedResources") or {},
+            )
+    if status.get("resources") is not None and (whole := (spec.get("resources") or {}).get("requests")):
+        found[""] = whole, status["resources"].get("requests") or {}, status.get("allocatedResources") or {}
+    sizes = {name: _find_size(pending.get("reason") == "Infeasible", *amounts) for name, amounts in found.items()}
+    return {name: size for name, size in sizes.items() if size}
+
+
+def _find_size(is_in_vain: bool, wanted: Json, had: Json, let_in: Json) -> dict[str, int]:
+    """{} where it is as it is asked."""
+    if all(amounts.get(name) in (None, wanted.get(name)) for amounts in (had, let_in) for name in (CPU, MEMORY)):
+        return {}
+    size: dict[str, int] = {}
+    for amounts in (had, let_in) if is_in_vain else (wanted, had, let_in):
+        _raise_to(size, dict(parse_amounts({name: amounts[name] for name in (CPU, MEMORY) if name in amounts})))
+    return size
+
+
+def _is_sidecar(container: Json) -> bool:
+    """Whether an init container runs as long as the pod."""
+    return bool(container.get("restartPolicy") == "Always")
+
+
+def sum_requests(spec: Json, sizes: Mapping[str, dict[str, int]] = NO_SIZES) -> dict[str, int]:
+    """What a pod asks of its node, one pod of room included; at most AMOUNT_MAX, which no node has. sizes: see
+    `find_sizes`. Raises ParseError."""
     running: dict[str, int] = {}
     for container in spec["containers"]:
-        _add(running, _requests_of(container))
+        _add(running, _requests_of(container) | sizes.get(container.get("name"), {}))
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in spec.get("initContainers") or ():
-        moment = dict(_requests_of(container))
+        moment = _requests_of(container) | sizes.get(container.get("name"), {})
         _add(moment, sidecars)
         _raise_to(peak, moment)
-        if container.get("restartPolicy") == "Always":
+        if _is_sidecar(container):
             sidecars = moment
     _add(running, sidecars)
     _raise_to(running, peak)
     whole = dict(parse_amounts((spec.get("resources") or {}).get("requests") or {}))
-    running.update(whole)
+    running.update(whole | sizes.get("", {}))
     _add(running, dict(parse_amounts(spec.get("overhead") or {})))
     running[PODS] = 1
     return {name: min(amount, AMOUNT_MAX) for name, amount in running.items()}
@@ -312,8 +359,7 @@ def _parse_taints(taints: Iterable[Json]) -> tuple[Taint, ...]:
 
 
 def _find_ports(spec: Json) -> Iterable[tuple[int, str, str]]:
-    containers = [*spec["containers"], *(spec.get("initContainers") or ())]
-    for container in containers:
+    for container in (*spec["containers"], *filter(_is_sidecar, spec.get("initContainers") or ())):
         for port in container.get("ports") or ():
             if port.get("hostPort"):
                 yield int(port["hostPort"]), port.get("protocol") or "TCP", port.get("hostIP") or "0.0.0.0"  # noqa: S104

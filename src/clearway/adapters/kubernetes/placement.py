@@ -6,6 +6,7 @@ when that changes. CPUs, memory and devices are the engine's own. Pure.
 """
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
@@ -22,6 +23,9 @@ CORDON_TAINT: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule"
 
 PREFER_NOT: Final = "PreferNoSchedule"
 """Effect of a taint that is only a wish."""
+
+INTEGER: Final = re.compile("[+-]?[0-9]{1,18}")
+"""What a comparison takes for a number: Python alone would take `1_000`, which a label may be, for one."""
 
 _HEX_DIGITS: Final = 16
 """64 bits: two demands of one cluster do not meet by chance."""
@@ -177,8 +181,7 @@ def _meets(one: Expression, labels: Mapping[str, str]) -> bool:
 
 
 def _compares(operator: str, value: str, bounds: tuple[str, ...]) -> bool:
-    try:
-        number, bound = int(value), int(bounds[0])
-    except (ValueError, IndexError):
+    if len(bounds) != 1 or not (INTEGER.fullmatch(value) and INTEGER.fullmatch(bounds[0])):
         return False
+    number, bound = int(value), int(bounds[0])
     return number > bound if operator == "Gt" else number < bound

@@ -9,6 +9,7 @@ from clearway.adapters.kubernetes.facts import PodFacts, PodPhase
 from clearway.adapters.kubernetes.gangs import ELASTIC
 from clearway.adapters.kubernetes.guard import BROKEN
 from clearway.adapters.kubernetes.manifests import binding_annotations
+from clearway.adapters.kubernetes.offers import counted_for
 from clearway.adapters.kubernetes.runs import CONFLICTS_MAX, REST_MS, Arrival, Bind, Bundle, Run, RunPhase, Scale, Slot
 from clearway.adapters.kubernetes.shares import KAI
 from clearway.adapters.kubernetes.sightings import Sightings
@@ -125,7 +126,7 @@ class Placing(Sightings):
             return obstacle
         for slot, pod in pairs:
             slot.pod = pod.uid
-            self.nodes.ours.add(pod.uid)
+            self.nodes.ours[pod.uid] = counted_for(pod, run.request)
             told = binding_annotations(pod, len(run.slots), run.generation)
             told |= self.nodes.render_devices(pod, slot.node, slot.devices)
             device = slot.devices[0] if pod.share is not None and pod.share.by == KAI and slot.devices else None
@@ -249,7 +250,7 @@ class Placing(Sightings):
     def _let_go(self, bundle: Bundle, run: Run) -> None:
         for slot in run.slots:
             self.nodes.let_go(run.job, slot.node)
-            self.nodes.ours.discard(slot.pod)
+            self.nodes.ours.pop(slot.pod, None)
         bundle.run = None
         self._dirty[bundle.group.key] = None
 
@@ -273,7 +274,7 @@ class Placing(Sightings):
             return False
         place = self._places.get(slot.pod, "")
         if place and place != real_name(slot.node):  # somebody else bound it: it holds what the engine does not count
-            self.nodes.ours.discard(slot.pod)
+            self.nodes.ours.pop(slot.pod, None)
             self.nodes.touch(place)
         return pod.is_over or bool(place)
 

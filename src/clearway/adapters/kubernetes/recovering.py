@@ -9,6 +9,7 @@ from clearway.adapters.kubernetes.entries import real_name
 from clearway.adapters.kubernetes.gangs import Group, own_key
 from clearway.adapters.kubernetes.guard import BROKEN
 from clearway.adapters.kubernetes.manifests import OwnJob
+from clearway.adapters.kubernetes.offers import counted_for
 from clearway.adapters.kubernetes.placing import BIND_REFUSED, NO_PLACE, RESTING, Placing
 from clearway.adapters.kubernetes.runs import (
     Bundle,
@@ -24,7 +25,7 @@ from clearway.adapters.kubernetes.runs import (
 )
 from clearway.model.events import JobCancelled, JobFinished
 from clearway.model.ids import JobId
-from clearway.model.jobs import Outcome, StopCause
+from clearway.model.jobs import Outcome, Request, StopCause
 
 NOT_WHOLE = "its pods are not all there yet"
 
@@ -66,13 +67,13 @@ class Recovering(Placing):
         is_started: bool,
         own: OwnJob | None = None,
         is_moving: bool = False,
-        crowds: tuple[str, ...] = (),
+        request: Request | None = None,
     ) -> None:
         """The journal says that the job holds these places: find its pods there. is_moving: it was told to leave them
         for others; it leaves, and starts again. A job whose pods cannot be judged ends, and they are left alone, as
-        pods of others."""
+        pods of others. request: see `Run`."""
         before, actions = len(self._events), len(self._actions)
-        run = Run(job, generation, [Slot(*place) for place in places], now_ms, limit_ms=limit_ms, crowds=crowds)
+        run = Run(job, generation, [Slot(*place) for place in places], now_ms, limit_ms=limit_ms, request=request)
         if is_started:
             run.phase, run.started_ms = RunPhase.RUNNING, now_ms
         try:
@@ -81,7 +82,7 @@ class Recovering(Placing):
             del self._events[before:], self._actions[actions:]
             for slot in run.slots:
                 self.nodes.let_go(job, slot.node)
-                self.nodes.ours.discard(slot.pod)
+                self.nodes.ours.pop(slot.pod, None)
             self._give_back_job(job, origin, JobFinished(now_ms, job, generation, Outcome.CANCELLED))
 
     def _adopt(self, now_ms: int, run: Run, origin: str, own: OwnJob | None, *, is_moving: bool) -> None:
@@ -113,7 +114,7 @@ class Recovering(Placing):
             there = lying.get(real_name(slot.node))
             if there:
                 slot.pod = there.pop(0)
-                self.nodes.ours.add(slot.pod)
+                self.nodes.ours[slot.pod] = counted_for(self.pods[slot.pod], run.request)
         if is_moving:
             self._stop(now_ms, bundle, StopCause.MIGRATED, "")
 

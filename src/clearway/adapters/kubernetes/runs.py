@@ -11,7 +11,7 @@ from clearway.adapters.kubernetes.gangs import Group, Source
 from clearway.adapters.kubernetes.manifests import OwnJob
 from clearway.model.events import JobFinished
 from clearway.model.ids import JobId, NodeName
-from clearway.model.jobs import JobSpec, Outcome, StopCause
+from clearway.model.jobs import JobSpec, Outcome, Request, StopCause
 from clearway.model.runs import RunSpec
 
 CONFLICTS_MAX: Final = 5
@@ -158,10 +158,11 @@ class Run:
     Of a submitted job: followed, writing: pods whose output is collected, and of those the ones not read to the end.
     is_ended: its Job has been told to let its pods go. is_killed: a pod did not leave by itself.
     next_slots: where it goes on as soon as it has left, None = nowhere. is_known: the engine takes it to run already.
-    started_ms: when it began to run; None = not yet. crowds: in which each replica counts for the engine.
-    pending: of a part of a convoy, bindings that wait until all parts have places. is_parked: its elastic Job was told
-    to let its pods go. inquired_ms: when it was last looked up why its pods do not come. is_refused: they may not, or
-    may not be bound; refusals: how often the API server said so, by pod. beneficiary: for whom it is preempted."""
+    started_ms: when it began to run; None = not yet. request: what the engine counts for each replica, None = what its
+    pods ask. pending: of a part of a convoy, bindings that wait until all parts have places. is_parked: its elastic Job
+    was told to let its pods go. inquired_ms: when it was last looked up why its pods do not come. is_refused: they may
+    not, or may not be bound; refusals: how often the API server said so, by pod. beneficiary: for whom it is
+    preempted."""
 
     job: JobId
     generation: int
@@ -181,13 +182,18 @@ class Run:
     next_slots: list[Slot] | None = None
     is_known: bool = False
     started_ms: int | None = None
-    crowds: tuple[str, ...] = ()
+    request: Request | None = None
     pending: list[Bind] = field(default_factory=list)
     is_parked: bool = False
     inquired_ms: int = 0
     is_refused: bool = False
     refusals: Counter[str] = field(default_factory=Counter)
     beneficiary: JobId | None = None
+
+    @property
+    def crowds(self) -> tuple[str, ...]:
+        """In which each replica counts for the engine."""
+        return () if self.request is None else self.request.crowds
 
 
 @dataclass(slots=True)

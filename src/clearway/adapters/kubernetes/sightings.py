@@ -184,7 +184,7 @@ class Sightings:
             if pod is not None and pod.claims and self.nodes.volumes.is_for_one(pod):
                 for other in self._claiming:
                     self._touch(other)
-        self.nodes.ours.discard(uid)
+        self.nodes.ours.pop(uid, None)
 
     def _touch(self, uid: str) -> None:
         key = self._bundle_of.get(uid)

@@ -27,7 +27,7 @@ from clearway.model.events import (
     NodeDown,
     NodeUp,
 )
-from clearway.model.jobs import JobKind, Outcome, StopCause
+from clearway.model.jobs import JobKind, Outcome, Request, StopCause
 from support.kubernetes import JOB, make_job_object, make_node, make_pod
 
 CONFIG = KubernetesConfig()
@@ -1026,3 +1026,35 @@ def test_pod_whose_eviction_is_refused_is_asked_again():
     refuse(world, "w0", 403)
     world.settle()
     assert world.calls() == ["evict w0"]
+
+
+# --- resized in place -------------------------------------------------------------------------------------------------
+
+
+def offers(events):
+    """CPUs in thousandths of each node that is told to offer something else."""
+    return [(event.node.name, event.node.cpu_milli) for event in events if isinstance(event, NodeChanged)]
+
+
+def test_what_a_pod_of_a_run_was_given_beside_what_its_job_asks_is_not_offered_to_others():
+    world = World(n1=8)
+    world.put("p", cpu="4")
+    world.accept()
+    world.start(1, ("n1", (0,)))
+    world.settle()
+    world.put("p", cpu="20", node="n1", phase="Running")
+    assert offers(world.settle()) == [("n1", 48_000)]
+    world.put("p", cpu="2", node="n1", phase="Running")
+    assert offers(world.settle()) == [("n1", 64_000)], "what its job asks is kept for it"
+    world.put("p", cpu="20", node="n1", phase="Running")
+    world.settle()
+    world.delete("p")
+    assert offers(world.settle()) == [("n1", 64_000)]
+
+
+def test_new_scheduler_knows_what_the_engine_counts_for_a_pod_that_was_resized_before():
+    world = World(n1=8)
+    world.put("p", cpu="20", node="n1", phase="Running")
+    request = Request(devices=1, cpu_milli=4_000, memory_bytes=1 << 30)
+    world.book.adopt(0, 1, 1, [("n1", (0,))], "vision/pod/uid-p#uid-p", is_started=True, request=request)
+    assert offers(world.settle()) == [("n1", 48_000)]

@@ -7,10 +7,11 @@ from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.errors import UnreadableError
 from clearway.adapters.kubernetes.gangs import elastic_range, gang_size
 from clearway.adapters.kubernetes.parse import parse_node, parse_pod
+from clearway.adapters.kubernetes.parse_company import REQUIRED
 from clearway.adapters.kubernetes.runs import Bind, Evict, Refuse, Scale, Unpark
 from clearway.model.events import JobResized, JobStarted, JobStopped
 from clearway.model.ids import JobId, NodeName
-from clearway.model.jobs import Elastic, StopCause
+from clearway.model.jobs import Elastic, Request, StopCause
 from support.kubernetes import JOB, make_job_object, make_node, make_pod
 
 CONFIG = KubernetesConfig()
@@ -146,3 +147,31 @@ def test_range_without_the_number_of_pods_that_the_job_has_is_refused(book):
     other.settle(1)
     assert not other.take_arrivals()
     assert any(isinstance(one, Refuse) and "with 1 pods" in one.message for one in other.take_actions())
+
+
+def test_pods_of_a_job_that_was_resized_are_counted_once_among_their_neighbours(book):
+    term = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "kubernetes.io/hostname"}
+    other = make_pod("o", affinity={"podAntiAffinity": {REQUIRED: [term]}})
+    other["spec"]["schedulerName"] = "somebody"
+    book.put_pod(parse_pod(other, CONFIG))
+    book.settle(1)
+    request = Request(devices=1, crowds=("pods vision/app=a",))
+    book.start(1, JobId(1), 1, [(N1, (device,)) for device in range(4)], book.jobs[JobId(1)].key, request=request)
+    for name in ("w0", "w1", "w2", "w3"):
+        pod = make_pod(name, owner=JOB, index=int(name[1]), node="n1", phase="Running", labels={"app": "a"})
+        pod["metadata"]["annotations"]["clearway.io/elastic"] = "2-8"
+        book.put_pod(parse_pod(pod, CONFIG))
+    book.settle(2)
+    assert book.nodes.entries["n1"].told.crowds == ()
+    book.resize(3, JobId(1), 2, [(N1, (device,)) for device in range(2)])
+    for name in ("w0", "w1", "w2", "w3"):
+        book.drop_pod(f"uid-{name}")
+    book.settle(4)
+    for name in ("w4", "w5"):
+        pod = make_pod(name, owner=JOB, index=int(name[1]) - 4, labels={"app": "a"})
+        pod["metadata"]["annotations"]["clearway.io/elastic"] = "2-8"
+        book.put_pod(parse_pod(pod, CONFIG))
+    book.settle(5)
+    book.settle(6)
+    assert book.nodes.entries["n1"].told.crowds == ()
+    assert len(book.nodes.society.on_node["n1"]) == 1

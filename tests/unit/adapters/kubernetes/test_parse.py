@@ -202,3 +202,62 @@ def test_memory_of_devices_beyond_all_numbers_can_be_counted(labels, registered)
     node = make_node("n1", labels=labels)
     node["metadata"]["annotations"] = {"hami.io/node-nvidia-register": registered}
     assert parse_node(node, CONFIG).device_memory_bytes == AMOUNT_MAX
+
+
+# --- resized in place -------------------------------------------------------------------------------------------------
+
+
+def make_resized(*, wanted="2", had="8", let_in="8", pending="", generation=3):
+    """A pod that runs, with what it asks of CPUs, what its container has, and what its kubelet let in."""
+    pod = make_pod(node="n1", phase="Running", gpus=0, cpu=wanted)
+    pod["metadata"]["generation"] = generation
+    status = {"name": "main", "resources": {"requests": {"cpu": had, "memory": "1Gi"}}}
+    pod["status"]["containerStatuses"] = [status | {"allocatedResources": {"cpu": let_in, "memory": "1Gi"}}]
+    if pending:
+        pod["status"]["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": pending}]
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("sizes", "milli"),
+    [
+        ({"wanted": "2", "had": "8", "let_in": "8"}, 8000),  # to become smaller, and has not
+        ({"wanted": "2", "had": "8", "let_in": "2"}, 8000),
+        ({"wanted": "2", "had": "2", "let_in": "2"}, 2000),
+        ({"wanted": "16", "had": "8", "let_in": "8", "pending": "Deferred"}, 16000),
+        ({"wanted": "900", "had": "8", "let_in": "8", "pending": "Infeasible"}, 8000),
+    ],
+)
+def test_pod_that_is_resized_in_place_counts_as_kube_scheduler_counts_it(sizes, milli):
+    assert parse_pod(make_resized(**sizes), CONFIG).amount("cpu") == milli
+
+
+def test_sidecars_and_pods_as_a_whole_are_resized_too_and_init_containers_are_not():
+    pod = make_resized(wanted="2", had="2", let_in="2")
+    one = {"image": "x", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
+    pod["spec"]["initContainers"] = [one | {"name": "side", "restartPolicy": "Always"}, one | {"name": "init"}]
+    had = {"resources": {"requests": {"cpu": "4"}}}
+    pod["status"]["initContainerStatuses"] = [
+        had | {"name": "side"},
+        {"name": "init", "resources": {"requests": {"cpu": "90"}}},
+    ]
+    assert parse_pod(pod, CONFIG).amount("cpu") == 6000
+    pod["spec"]["resources"], pod["status"]["resources"] = {"requests": {"cpu": "7"}}, {"requests": {"cpu": "9"}}
+    assert parse_pod(pod, CONFIG).amount("cpu") == 9000
+
+
+def test_pod_whose_resize_is_done_is_read_anew_though_its_spec_is_the_same():
+    before = parse_pod(make_resized(), CONFIG)
+    after = parse_pod(make_resized(had="2", let_in="2"), CONFIG, before)
+    assert (before.amount("cpu"), after.amount("cpu")) == (8000, 2000)
+    again = parse_pod(make_resized(), CONFIG, after)
+    assert again.amount("cpu") == 8000
+
+
+def test_ports_of_init_containers_that_end_before_the_pod_runs_are_in_nobodys_way():
+    pod = make_pod(gpus=0)
+    port = {"image": "x", "ports": [{"containerPort": 80, "hostPort": 80}]}
+    pod["spec"]["initContainers"] = [port | {"name": "init"}]
+    assert parse_pod(pod, CONFIG).demand.ports == ()
+    pod["spec"]["initContainers"] = [port | {"name": "side", "restartPolicy": "Always"}]
+    assert parse_pod(pod, CONFIG).demand.ports == ((80, "TCP", "0.0.0.0"),)

@@ -55,6 +55,7 @@ def test_node_selector_wants_every_label():
         (expression("gen", "Gt", "3"), {"gen": "3"}, False),
         (expression("gen", "Lt", "3"), {"gen": "2"}, True),
         (expression("gen", "Lt", "3"), {"gen": "two"}, False),
+        (expression("gen", "Gt", "3"), {"gen": "1_0"}, False),
         (expression("zone", "Resembles", "a"), {"zone": "a"}, False),
         ({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}, {}, True),
         ({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}, {}, False),
