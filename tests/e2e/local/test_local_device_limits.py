@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from clearway.adapters.local.backend import LocalBackend
 from clearway.adapters.local.keeper.cgroups import Groups
 from clearway.model.events import JobFinished, JobResized, JobStarted, JobSuspended
 from clearway.model.jobs import Elastic, JobKind, Outcome
@@ -127,6 +128,20 @@ def test_job_on_a_machine_that_cannot_deny_anything_runs_all_the_same(tmp_path):
     settings = replace(QUICK, is_without_cgroups=True)
     with local_bench(tmp_path, source=DevicesWithFiles, settings=settings) as bench:
         assert find_obstacle(bench.backend.notes).endswith("no cgroup can be made here")
+        bench.add(5, "true")
+        bench.start(5)
+        assert bench.wait(JobFinished, 5).outcome is Outcome.COMPLETED
+
+
+def test_keeper_of_an_older_version_says_nothing_of_devices_and_its_jobs_are_found_again(tmp_path, monkeypatch):
+    find_again = LocalBackend._find_again
+
+    def forget_and_find(backend, now_ms, client, answer):
+        find_again(backend, now_ms, client, {name: value for name, value in answer.items() if name != "devices"})
+
+    monkeypatch.setattr(LocalBackend, "_find_again", forget_and_find)
+    with local_bench(tmp_path, source=DevicesWithFiles) as bench:
+        assert "of an older version" in find_obstacle(bench.backend.notes)
         bench.add(5, "true")
         bench.start(5)
         assert bench.wait(JobFinished, 5).outcome is Outcome.COMPLETED

@@ -62,6 +62,8 @@ REOPEN_MS: Final = 1_000
 GENERATIONS_MAX: Final = 100_000
 """Jobs of which the last generation is known, so that a start is not repeated; those that ended longest ago are
 forgotten, by drivers too."""
+OLD_KEEPER: Final = "the keeper is of an older version; it ends where no job and no control plane has run for a while"
+"""Of one whose answer does not say whether devices can be denied."""
 FAIL_WAIT_NS: Final = 15_000_000_000
 """Longest wait for the end of jobs on what is down when a driver connects: more than until they are called stuck."""
 Device = tuple[NodeName, int]
@@ -206,7 +208,7 @@ class LocalBackend:
         """The keeper has said what it has. No other message of it comes before that."""
         self._is_greeted = True
         self._pulse.hear(is_answer=True)
-        self.notes = (*answer["notes"], *self._devices.note_obstacle(answer["devices"]))
+        self.notes = (*answer["notes"], *self._devices.note_obstacle(answer.get("devices", OLD_KEEPER)))
         reports = [Report.of_message(message) for message in answer["runs"]]
         for report in sorted(reports, key=lambda report: (report.job, report.generation)):
             self._take(now_ms, report)

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from clearway.adapters.local.keeper.cgroups import Groups
+from clearway.adapters.local.keeper.cgroups import DEVICES, Groups
 from clearway.adapters.local.keeper.device_limits import deny_by_controller
 from support.device_files import MAJOR, make_device_files, run_in, try_all, try_open
 
@@ -116,6 +116,8 @@ def test_run_does_not_suffer_where_its_files_cannot_be_denied_and_that_is_said_o
     assert len(said) == 1
     assert "Operation not permitted" in said[0]
     assert groups.device_obstacle
+    base = groups._limiters[DEVICES]
+    assert not base or not os.path.exists(f"{base}/5.1")
 
 
 def test_where_the_kernel_takes_no_program_version_1_denies_what_version_2_tracks(tmp_path, monkeypatch):

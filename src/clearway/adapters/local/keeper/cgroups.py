@@ -332,16 +332,18 @@ class Groups:
             if base:
                 _make_folder(path)
             _limit(path, controller, amount, is_v2=not base)
-        if limits.files_denied and DEVICES in self._limiters and self._deny(mark, limits.files_denied):
-            limiters[DEVICES] = f"{self._limiters[DEVICES] or self._tracker}/{mark}"
+        if limits.files_denied and DEVICES in self._limiters:
+            path = f"{self._limiters[DEVICES] or self._tracker}/{mark}"
+            if self._deny(path, limits.files_denied):
+                limiters[DEVICES] = path
+            elif path not in (tracker, *limiters.values()):
+                _remove_tree(path)  # nobody will know of it
         return Group(mark, tracker, limiters, self.kind, self._mount)
 
-    def _deny(self, mark: str, files: Sequence[DeviceFile]) -> bool:
+    def _deny(self, path: str, files: Sequence[DeviceFile]) -> bool:
         """False = it cannot be, for which the run is not to suffer: that is said once, in the keeper's log."""
-        base = self._limiters[DEVICES]
-        path = f"{base or self._tracker}/{mark}"
         try:
-            if base:
+            if self._limiters[DEVICES]:
                 _make_folder(path)
                 deny_by_controller(path, files)
             else:
