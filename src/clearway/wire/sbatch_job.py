@@ -99,6 +99,8 @@ def _plan_shape(options: _Options) -> _Shape:
         hint = "raise --nodes or --ntasks-per-node"
         raise ParseError(expected=f"at most {replicas * per_node} tasks", found=tasks, hint=hint, field="ntasks")
     tasks_per_replica = -(-tasks // replicas)
+    if tasks % replicas:
+        options.notes.append(f"{tasks} tasks are not even on {replicas} nodes: {tasks_per_replica} on each are counted")
     gpus = _count_gpus(options, replicas, tasks_per_replica)
     return _Shape(replicas, tasks_per_replica, gpus.count, gpus.model)
 

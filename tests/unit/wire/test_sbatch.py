@@ -237,6 +237,12 @@ def test_parts_that_may_share_a_node_are_noted():
     assert not any("share" in note for note in parse("-N 1").notes)
 
 
+def test_tasks_that_are_not_even_on_their_nodes_are_said_to_be_counted_as_if_they_were():
+    said = "3 tasks are not even on 2 nodes: 2 on each are counted"
+    assert said in parse("-N 2 -n 3").notes
+    assert not any("even" in note for note in parse("-N 2 -n 4").notes)
+
+
 def test_what_is_known_but_not_acted_upon_is_noted_with_its_line():
     notes = parse("--mail-type=ALL", "--time-min=10 -t 20", "--gres=gpu:1,nvme:1", "--exclusive=user").notes
     assert "line 2: --mail-type is known, but not acted upon" in notes
