@@ -8,11 +8,8 @@ gang; kube-scheduler knows nothing of gangs as it comes. GPUs of gangs that lie 
 counted beside, not among those that are given out.
 """
 
-import asyncio
 import os
 import statistics
-import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -23,14 +20,16 @@ from bench.figures import Figure
 from bench.kube_lab import (
     CLEARWAY,
     KUBE_SCHEDULER,
-    PATIENCE_S,
-    PODS,
     SCHEDULERS,
-    Api,
     Body,
     Lab,
+    await_quiet,
     compare_schedulers,
+    find_halves,
     find_programs,
+    gang_of,
+    in_gang,
+    is_bound,
     make_node,
     make_pod,
     measure_in_cluster,
@@ -47,9 +46,6 @@ LISTS: Final = tuple(os.environ.get("BENCH_KUBERNETES_LISTS", "default,multigpu5
 FOLDER: Final = TRACES / "alibaba-gpu-v2023"
 GANG: Final = 4
 GANG_GPUS: Final = 8
-QUIET_S: Final = 15.0
-"""A cluster is full when nothing was bound for so long; kube-scheduler looks again at what did not fit after 10 s."""
-
 PRODUCT: Final = "nvidia.com/gpu.product"
 
 
@@ -104,7 +100,7 @@ async def _fill_by_turns(lab: Lab, requests: Sequence[Request], *, has_gangs: bo
     for who in SCHEDULERS:
         async with lab.scheduling(who):
             await lab.api.add_pods(_make_pods(requests, who, has_gangs=has_gangs))
-            found[who] = _count(await _await_quiet(lab.api))
+            found[who] = _count(await await_quiet(lab.api))
     return found
 
 
@@ -120,7 +116,7 @@ def _make_pods(requests: Sequence[Request], who: str, *, has_gangs: bool) -> Ite
     for number, one in enumerate(requests):
         said: dict[str, str] = {}
         if has_gangs and one.devices == GANG_GPUS and seen < large - large % GANG:
-            said = {"clearway.io/gang": f"g{seen // GANG}", "clearway.io/gang-size": str(GANG)}
+            said = in_gang(f"g{seen // GANG}", GANG)
             seen += 1
         term = {"matchExpressions": [{"key": PRODUCT, "operator": "In", "values": list(one.device_models)}]}
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
@@ -130,36 +126,14 @@ def _make_pods(requests: Sequence[Request], who: str, *, has_gangs: bool) -> Ite
         yield make_pod(f"p{number:05}", who, gpus=one.devices, cpu=cpu, memory=memory, annotations=said, **more)
 
 
-async def _await_quiet(api: Api) -> list[Body]:
-    """All pods, once nothing was bound for a while."""
-    deadline, count, since = time.monotonic() + PATIENCE_S, -1, time.monotonic()
-    while True:
-        pods: list[Body] = list(await api.list(PODS))
-        bound = sum(bool(pod["spec"].get("nodeName")) for pod in pods)
-        now = time.monotonic()
-        if bound != count:
-            count, since = bound, now
-        if (bound and now - since > QUIET_S) or now > deadline:
-            return pods
-        await asyncio.sleep(1)
-
-
 def _count(pods: Sequence[Body]) -> Filled:
-    sizes: Counter[str] = Counter()
-    for pod in pods:
-        if pod["spec"].get("nodeName"):
-            sizes[_gang_of(pod)] += 1
-    partial = {gang for gang, size in sizes.items() if gang and size < GANG}
+    partial = find_halves(pods, GANG)
     gpus = dict.fromkeys((False, True), 0)
     for pod in pods:
-        if pod["spec"].get("nodeName"):
+        if is_bound(pod):
             asked = pod["spec"]["containers"][0]["resources"]["requests"].get("nvidia.com/gpu", "0")
-            gpus[_gang_of(pod) in partial] += int(asked)
+            gpus[gang_of(pod) in partial] += int(asked)
     return Filled(gpus[False], len(partial), gpus[True])
-
-
-def _gang_of(pod: Body) -> str:
-    return str((pod["metadata"].get("annotations") or {}).get("clearway.io/gang", ""))
 
 
 def _make_figures(name: str, total: int, found: Sequence[dict[str, Filled]]) -> Iterator[Figure]:

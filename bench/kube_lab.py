@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,10 @@ NODES: Final = "/api/v1/nodes"
 PODS: Final = "/api/v1/namespaces/default/pods"
 TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 KIB: Final = 1024
+GANG: Final = "clearway.io/gang"
+GANG_SIZE: Final = "clearway.io/gang-size"
+QUIET_S: Final = 15.0
+"""A cluster is full when nothing was bound for so long; kube-scheduler looks again at what did not fit after 10 s."""
 RATIO_OF_MIN: Final = 1e-3
 """What less than this is taken for in a ratio."""
 
@@ -55,8 +60,11 @@ class Api:
             self.server, connector=connector, headers=headers, read_bufsize=1 << 21, timeout=patience
         )
 
-    async def post_all(self, calls: Iterable[tuple[str, Body]], pace_s: float = 0.0) -> dict[str, float]:
-        """Post each body to its path, one each `pace_s`; returns when each was answered, by uid where there is one."""
+    async def post_all(
+        self, calls: Iterable[tuple[str, Body]], pace_s: float = 0.0, at_once: int = 1
+    ) -> dict[str, float]:
+        """Post each body to its path, `at_once` of them each `pace_s`; returns when each was answered, by uid where
+        there is one."""
         gate = asyncio.Semaphore(CONNECTIONS)
         made: dict[str, float] = {}
 
@@ -67,9 +75,9 @@ class Api:
                 made[data["metadata"].get("uid", len(made))] = time.perf_counter()
 
         async with self.session() as session, asyncio.TaskGroup() as group:
-            for path, body in calls:
+            for number, (path, body) in enumerate(calls, start=1):
                 group.create_task(post(session, path, body))
-                if pace_s:
+                if pace_s and number % at_once == 0:
                     await asyncio.sleep(pace_s)
         return made
 
@@ -77,9 +85,9 @@ class Api:
         """Make these nodes."""
         await self.post_all((NODES, node) for node in nodes)
 
-    async def add_pods(self, pods: Iterable[Body], pace_s: float = 0.0) -> dict[str, float]:
-        """Make these pods, one each `pace_s`; returns when each was made, by uid."""
-        return await self.post_all(((PODS, pod) for pod in pods), pace_s)
+    async def add_pods(self, pods: Iterable[Body], pace_s: float = 0.0, at_once: int = 1) -> dict[str, float]:
+        """Make these pods, `at_once` of them each `pace_s`; returns when each was made, by uid."""
+        return await self.post_all(((PODS, pod) for pod in pods), pace_s, at_once)
 
     async def list(self, path: str) -> list[dict[str, Any]]:
         async with self.session() as session, session.get(path) as response:
@@ -115,10 +123,53 @@ class Api:
         return seen
 
 
-def make_node(name: str, *, cpu: str = "64", memory: str = "512Gi", gpus: int = 8, model: str = "") -> Body:
+async def await_quiet(api: Api) -> list[Body]:
+    """All pods, once nothing was bound for a while."""
+    deadline, count, since = time.monotonic() + PATIENCE_S, -1, time.monotonic()
+    while True:
+        pods: list[Body] = list(await api.list(PODS))
+        bound = sum(is_bound(pod) for pod in pods)
+        now = time.monotonic()
+        if bound != count:
+            count, since = bound, now
+        if (bound and now - since > QUIET_S) or now > deadline:
+            return pods
+        await asyncio.sleep(1)
+
+
+def is_bound(pod: Body) -> bool:
+    """Whether a scheduler has given the pod its node."""
+    return bool(pod["spec"].get("nodeName"))
+
+
+def gang_of(pod: Body) -> str:
+    """The name of the pod's gang; "" = it is in none."""
+    return str((pod["metadata"].get("annotations") or {}).get(GANG, ""))
+
+
+def find_halves(pods: Iterable[Body], size: int) -> set[str]:
+    """Gangs of this size of which some pods are bound and others are not."""
+    sizes = Counter(gang_of(pod) for pod in pods if is_bound(pod))
+    return {gang for gang, count in sizes.items() if gang and count < size}
+
+
+def in_gang(name: str, size: int) -> dict[str, str]:
+    """Annotations of a gang's pod."""
+    return {GANG: name, GANG_SIZE: str(size)}
+
+
+def make_node(
+    name: str,
+    *,
+    cpu: str = "64",
+    memory: str = "512Gi",
+    gpus: int = 8,
+    model: str = "",
+    labels: Mapping[str, str] | None = None,
+) -> Body:
     """A node that kwok plays. model: of its GPUs, as GPU feature discovery says it."""
     amounts = {"cpu": cpu, "memory": memory, "pods": "110", **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
-    labels = {"nvidia.com/gpu.product": model} if model else {}
+    labels = {**(labels or {}), **({"nvidia.com/gpu.product": model} if model else {})}
     metadata = {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"}, "labels": labels}
     return {"metadata": metadata, "status": {"capacity": amounts, "allocatable": amounts}}
 
