@@ -342,8 +342,9 @@ class Book(Orphans):
         return bool(idle)
 
     def _offer(self, now_ms: int, bundle: Bundle, pods: Sequence[PodFacts]) -> None:
-        if is_mixed(pods) and not gang_key(bundle.group.key):
-            for part in self._split(bundle, pods):
+        by_place = self._is_scattered(pods)
+        if (by_place or is_mixed(pods)) and not gang_key(bundle.group.key):
+            for part in self._split(bundle, pods, by_place=by_place):
                 self._judge(now_ms, part, self._settle)
             return
         try:

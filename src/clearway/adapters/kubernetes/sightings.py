@@ -8,7 +8,15 @@ from typing import Any, Final
 
 from clearway.adapters.kubernetes.claims import KINDS
 from clearway.adapters.kubernetes.config import KubernetesConfig
-from clearway.adapters.kubernetes.convoys import PARTS_MAX, gang_key, is_mixed, part_key, part_sizes
+from clearway.adapters.kubernetes.convoys import (
+    PARTS_MAX,
+    gang_key,
+    is_mixed,
+    is_scattered,
+    names_place,
+    part_key,
+    part_sizes,
+)
 from clearway.adapters.kubernetes.disruptions import KIND as DISRUPTIONS
 from clearway.adapters.kubernetes.disruptions import Disruptions
 from clearway.adapters.kubernetes.errors import UnreadableError
@@ -207,7 +215,7 @@ class Sightings:
 
     def _enter(self, uid: str, group: Group) -> None:
         if (sizes := self._convoys.get(group.key)) is not None:
-            key = part_key(group, self.pods[uid])
+            key = self._find_part(group, self.pods[uid], sizes)
             group = Group(key, sizes.get(key, 1), returns=group.returns)
         bundle = self.bundles.get(group.key)
         if bundle is None:
@@ -225,6 +233,19 @@ class Sightings:
             said = self._sizes.get(bundle.group.source)
             if said == 0 or isinstance(said, Mapping):
                 self._scatter(bundle, said)
+
+    def _find_part(self, gang: Group, pod: PodFacts, sizes: Mapping[str, int]) -> str:
+        """The part of a convoy for a pod that comes: its own kind's, which lacks pods where its place is a new one."""
+        plain = part_key(gang, pod, None)
+        if not any(map(names_place, sizes)):
+            return plain
+        key = part_key(gang, pod, self.nodes.volumes.bound_places_of)
+        likes = [one for one in sizes if one.startswith(plain)] if key not in sizes else []
+        return next((one for one in likes if one not in self.bundles or self._is_short(one)), key)
+
+    def _is_short(self, key: str) -> bool:
+        bundle = self.bundles[key]
+        return len(self._live(bundle)) < bundle.size
 
     def _resize(self, bundle: Bundle, size: Size | None) -> None:
         if size == 0 or isinstance(size, Mapping):
@@ -253,10 +274,14 @@ class Sightings:
             if uid in self.pods:
                 self._enter(uid, part_of(self.pods[uid], bundle.group, sizes))
 
-    def _split(self, bundle: Bundle, pods: Sequence[PodFacts]) -> list[Bundle]:
-        """Make a convoy of a gang with pods of several kinds; returns its parts, none where these are too many."""
+    def _is_scattered(self, pods: Sequence[PodFacts]) -> bool:
+        return is_scattered(pods, self.nodes.volumes.bound_places_of)
+
+    def _split(self, bundle: Bundle, pods: Sequence[PodFacts], *, by_place: bool) -> list[Bundle]:
+        """Make a convoy of a gang with pods of several kinds; returns its parts, none where these are too many.
+        by_place: pods whose volumes are in different places are of different kinds."""
         gang = bundle.group
-        sizes = part_sizes(gang, pods)
+        sizes = part_sizes(gang, pods, self.nodes.volumes.bound_places_of if by_place else None)
         if len(sizes) > PARTS_MAX:
             self._refuse(bundle, pods, f"expected a gang with pods of at most {PARTS_MAX} kinds, found {len(sizes)}")
             return []
@@ -272,8 +297,10 @@ class Sightings:
         """The group of a job by its origin. A part makes a convoy of its gang, as an earlier process did."""
         key, _, _ = origin.rpartition("#")
         gang = self.bundles.get(gang_key(key))
-        if key not in self.bundles and gang is not None and gang.job is None and is_mixed(pods := self._live(gang)):
-            self._split(gang, pods)
+        if key not in self.bundles and gang is not None and gang.job is None:
+            pods, by_place = self._live(gang), names_place(key)
+            if by_place or is_mixed(pods):
+                self._split(gang, pods, by_place=by_place)
         return self.bundles.get(key)
 
     def _lacks_parts(self, bundle: Bundle) -> bool:

@@ -105,6 +105,12 @@ class Volumes:
         groups = (self._places_of_claim((pod.namespace, name)) for name in pod.claims)
         return tuple(sorted({group for group in groups if group}, key=repr))
 
+    def bound_places_of(self, pod: PodFacts) -> tuple[tuple[Term, ...], ...]:
+        """The same of those of its claims that are bound."""
+        keys = ((pod.namespace, name) for name in pod.claims)
+        groups = (self._places_of_claim(key) for key in keys if self.is_bound(key))
+        return tuple(sorted({group for group in groups if group}, key=repr))
+
     def find_lack(self, pod: PodFacts) -> str:
         """What the pod's claims wait for, whatever the node; "" = nothing."""
         for name in pod.claims:

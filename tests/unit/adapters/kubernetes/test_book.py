@@ -13,6 +13,7 @@ from clearway.adapters.kubernetes.parse import parse_node, parse_pod
 from clearway.adapters.kubernetes.placement import DEMAND_PREFIX
 from clearway.adapters.kubernetes.placing import BIND_REFUSED, NO_PLACE, RESTING
 from clearway.adapters.kubernetes.runs import CONFLICTS_MAX, Bind, Evict, Refuse
+from clearway.adapters.kubernetes.volumes import BIND_COMPLETED
 from clearway.model.events import (
     DeviceDown,
     DeviceUp,
@@ -1058,3 +1059,108 @@ def test_new_scheduler_knows_what_the_engine_counts_for_a_pod_that_was_resized_b
     request = Request(devices=1, cpu_milli=4_000, memory_bytes=1 << 30)
     world.book.adopt(0, 1, 1, [("n1", (0,))], "vision/pod/uid-p#uid-p", is_started=True, request=request)
     assert offers(world.settle()) == [("n1", 48_000)]
+
+
+# --- volumes of gangs -------------------------------------------------------------------------------------------------
+
+
+def put_volume(world, name, zone=""):
+    """A claim of this name; with a zone it is bound to a volume there."""
+    put = world.book.put_other
+    put(
+        "storageclasses",
+        {"metadata": {"name": "fast"}, "provisioner": "x", "volumeBindingMode": "WaitForFirstConsumer"},
+    )
+    spec = {"storageClassName": "fast", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    metadata = {"name": name, "namespace": "vision", "uid": f"uid-{name}"}
+    if zone:
+        term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}
+        place = {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}, "capacity": {"storage": "1Gi"}}
+        put("persistentvolumes", {"metadata": {"name": f"v-{name}"}, "spec": place, "status": {"phase": "Bound"}})
+        spec["volumeName"], metadata["annotations"] = f"v-{name}", {BIND_COMPLETED: "yes"}
+    put("persistentvolumeclaims", {"metadata": metadata, "spec": spec})
+
+
+def make_scattered(world, *zones):
+    """A gang of as many pods, each with a claim of its own, bound in its zone; "" = not bound yet."""
+    for name in ("a", "b"):
+        world.put_node(f"n-{name}", gpus=8, labels={"zone": name})
+    for number, zone in enumerate(zones):
+        put_volume(world, f"data-{number}", zone)
+        volume = {"name": "data", "persistentVolumeClaim": {"claimName": f"data-{number}"}}
+        world.put(f"w{number}", owner=JOB, index=number, volumes=[volume])
+    world.answer_sizes(make_job_object(len(zones)))
+    return world.accept()
+
+
+def fitting(world, job):
+    """Nodes that are told to admit the job's pods."""
+    world.settle()
+    (label,) = job.request.node_labels
+    return [name for name, entry in world.book.nodes.entries.items() if label in entry.told.labels]
+
+
+def test_gang_whose_volumes_are_in_two_zones_goes_to_both():
+    world = World()
+    jobs = make_scattered(world, "a", "b", "a")
+    assert [job.replicas for job in jobs] == [2, 1]
+    assert [fitting(world, job) for job in jobs] == [["n-a"], ["n-b"]]
+    world.start(1, ("n-a", (0,)), ("n-a", (1,)))
+    assert world.calls() == [], "none of a gang is bound before all have places"
+    world.start(2, ("n-b", (0,)))
+    assert sorted(world.calls()) == ["bind w0 n-a", "bind w1 n-b", "bind w2 n-a"]
+
+
+def test_gang_whose_volumes_are_in_one_zone_or_not_bound_yet_is_one_job():
+    assert [job.replicas for job in make_scattered(World(), "a", "a")] == [2]
+    assert [job.replicas for job in make_scattered(World(), "", "")] == [2]
+
+
+def test_gang_whose_volumes_were_bound_apart_while_it_waited_is_told_anew_by_their_places():
+    world = World()
+    (job,) = make_scattered(world, "", "")
+    assert job.replicas == 2
+    put_volume(world, "data-0", "a")
+    put_volume(world, "data-1", "b")
+    world.start(1, ("n-b", (0,)), ("n-a", (0,)))
+    assert world.calls() == []
+    jobs = world.accept()
+    assert [fitting(world, job) for job in jobs] == [["n-a"], ["n-b"]]
+
+
+def test_new_process_finds_the_parts_of_a_gang_by_the_places_of_their_volumes():
+    world = World()
+    make_scattered(world, "a", "b")
+    origins = {job: bundle.key for job, bundle in world.book.jobs.items()}
+    again = World()
+    for name in ("a", "b"):
+        again.put_node(f"n-{name}", gpus=8, labels={"zone": name})
+    for pod in world.pods.values():
+        again.book.put_pod(parse_pod(pod, CONFIG))
+    put_volume(again, "data-0", "a")
+    put_volume(again, "data-1", "b")
+    again.answer_sizes(make_job_object(2))
+    again.book.adopt(1, 1, 1, (("n-a", (0,)),), origins[1], is_started=False)
+    again.book.restore(1, 2, origins[2], 1)
+    again.settle()
+    assert again.calls() == []
+    again.start(2, ("n-b", (0,)))
+    assert sorted(again.calls()) == ["bind w0 n-a", "bind w1 n-b"]
+
+
+@pytest.mark.parametrize("zone", ["b", ""])
+def test_pod_that_replaces_one_of_a_scattered_gang_takes_its_place(zone):
+    world = World()
+    make_scattered(world, "a", "b", "b")
+    world.start(1, ("n-b", (0,)), ("n-b", (1,)))
+    world.start(2, ("n-a", (0,)))
+    assert sorted(world.calls()) == ["bind w0 n-a", "bind w1 n-b", "bind w2 n-b"]
+    for name, node in (("w0", "n-a"), ("w1", "n-b"), ("w2", "n-b")):
+        world.change(name, node=node, phase="Running")
+    world.settle()
+    world.delete("w1")
+    put_volume(world, "new", zone)
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "new"}}
+    world.put("x1", owner=JOB, index=1, volumes=[volume])
+    world.settle()
+    assert world.calls() == ["bind x1 n-b"]
