@@ -165,6 +165,28 @@ def test_claim_that_waits_for_its_first_consumer_gets_a_volume_where_the_pod_may
         cluster.call("DELETE", path)
 
 
+def test_gang_of_which_each_pod_has_a_volume_in_another_zone_is_bound_to_both(cluster, tmp_path):
+    add_zones(cluster, a1="a", b1="b")
+    waits = {"metadata": {"name": "local"}, "provisioner": "kubernetes.io/no-provisioner"}
+    cluster.create(CLASSES, {**waits, "volumeBindingMode": "WaitForFirstConsumer"})
+    for zone in ("a", "b"):
+        reference = {"claimRef": {"namespace": "default", "name": f"data-{zone}"}}
+        volume = make_volume(f"v-{zone}", zone=zone)
+        cluster.create("/api/v1/persistentvolumes", {**volume, "spec": volume["spec"] | reference})
+        claim = make_claim(f"data-{zone}")
+        cluster.create(CLAIMS, {**claim, "spec": claim["spec"] | {"volumeName": f"v-{zone}"}})
+    until("the claims bound", lambda: all(one["status"]["phase"] == "Bound" for one in cluster.items(CLAIMS)))
+    gang = {"clearway.io/gang": "g", "clearway.io/gang-size": "2"}
+    with Scheduling(cluster.kubeconfig, tmp_path / "clearway.db"):
+        for zone in ("a", "b"):
+            volume = {"name": "data", "persistentVolumeClaim": {"claimName": f"data-{zone}"}}
+            cluster.add_pod(f"p-{zone}", annotations=gang, volumes=[volume])
+        until("the gang bound", lambda: len(bound(cluster.pods())) == 2)
+    assert bound(cluster.pods()) == {"p-a": "a1", "p-b": "b1"}
+    for path in (CLAIMS, "/api/v1/persistentvolumes", CLASSES):
+        cluster.call("DELETE", path)
+
+
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 

@@ -318,6 +318,11 @@ class Nodes(Lying):
         words = self.society.find_mismatch(pod, real_name(name))
         return f"{name}: {words}" if words else ""
 
+    def promise_volumes(self, pod: PodFacts, name: NodeName) -> str:
+        """Keep volumes for the pod's claims there, before others of its gang are judged; why not, "" = it is done."""
+        words = self.volumes.promise(pod, self.entries[real_name(name)].facts) if pod.claims else ""
+        return f"{name}: {words}" if words else ""
+
     def find_change(self, pod: PodFacts, name: str) -> str:
         """What forbids to bind a pod now where it was given its place before; "" = nothing. What it asks it has."""
         entry = self.entries.get(name)

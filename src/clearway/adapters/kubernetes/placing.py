@@ -106,6 +106,7 @@ class Placing(Sightings):
             for (slot, pod), uid in zip(pairs, before, strict=True):
                 slot.pod = uid
                 self.nodes.claims.release(pod.uid)
+                self.nodes.volumes.take_back(pod)
             del run.pending[pending:]
             return BROKEN
 
@@ -123,6 +124,8 @@ class Placing(Sightings):
         if obstacle:
             for pod in laid:
                 self._lift(pod.uid)
+            for _, pod in pairs:
+                self.nodes.volumes.take_back(pod)
             return obstacle
         for slot, pod in pairs:
             slot.pod = pod.uid
@@ -138,7 +141,8 @@ class Placing(Sightings):
     def _find_conflict(self, pod: PodFacts, slot: Slot) -> str:
         fault = "" if pod.share is None else self.nodes.find_share_fault(pod.share)
         fault = fault or self.nodes.find_conflict(pod, slot.node)
-        return fault or self.nodes.find_mistake(pod, slot.node, slot.devices)
+        fault = fault or self.nodes.find_mistake(pod, slot.node, slot.devices)
+        return fault or self.nodes.promise_volumes(pod, slot.node)
 
     def _lacks_binder(self, pairs: Sequence[tuple[Slot, PodFacts]]) -> bool:
         return any(pod.share is not None and bool(self.nodes.find_share_fault(pod.share)) for _, pod in pairs)

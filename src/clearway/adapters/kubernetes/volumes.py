@@ -54,6 +54,7 @@ class Volumes:
         self._volumes: dict[str, Json] = {}
         self._classes: dict[str, Json] = {}
         self._taken: dict[str, Key] = {}
+        self._promised: dict[Key, tuple[NodeFacts, str]] = {}
         self._told: dict[Key, str] = {}
         self._limits: dict[str, dict[str, int]] = {}
         self._users: dict[Key, dict[str, None]] = {}
@@ -97,6 +98,7 @@ class Volumes:
                 users[pod.uid] = None
             elif not users:
                 del self._users[pod.namespace, name]
+                self._promised.pop((pod.namespace, name), None)
 
     # --- where pods may lie -----------------------------------------------------------------------------------------
 
@@ -190,25 +192,60 @@ class Volumes:
 
     # --- what is done for them --------------------------------------------------------------------------------------
 
+    def promise(self, pod: PodFacts, node: NodeFacts) -> str:
+        """Keep for claims of the pod that are not bound what `choose` will give them, before others of its gang are
+        judged; why they cannot be bound near the node, "" = they can. It is over with the last pod that uses them."""
+        for key, claim in self._unbound(pod):
+            first = self._promised.get(key)
+            if first is not None and not self._is_near(first, node):
+                return f"claim {key[1]}, which pods of its gang share, would be bound elsewhere"
+            volume = self._find_volume(key, claim, node) if first is None else ""
+            if first is None and not volume and not self._can_provision(claim):
+                return f"no volume is left there for claim {key[1]}"
+            self._promised.setdefault(key, (node, volume))
+        return ""
+
+    def take_back(self, pod: PodFacts) -> None:
+        """What was promised to a pod that lies nowhere after all is not kept any more."""
+        for name in pod.claims:
+            if (pod.namespace, name) not in self._users:
+                self._promised.pop((pod.namespace, name), None)
+
+    def _is_near(self, promised: tuple[NodeFacts, str], node: NodeFacts) -> bool:
+        """Whether what was promised near one node can be reached from another."""
+        first, volume = promised
+        labels, others = dict(node.labels), dict(first.labels)
+        if volume in self._volumes:
+            return matches_affinity((), _places_of_volume(self._volumes[volume]), labels, node.name)
+        return all(labels.get(key) == others.get(key) for key in ZONE_LABELS)
+
     def choose(self, pod: PodFacts, node: NodeFacts) -> tuple[Choice, ...]:
         """What is to be done for claims of the pod that are not bound; the volumes are kept for them."""
         choices = []
-        for name in pod.claims:
-            key = pod.namespace, name
-            claim = self._claims.get(key)
-            if claim is None or _is_bound(claim):
-                continue
-            fitting = [
-                volume
-                for volume in self._free_volumes(key, claim)
-                if matches_affinity((), _places_of_volume(volume), dict(node.labels), node.name)
-            ]
-            best = min(fitting, key=lambda volume: (_size(volume), volume["metadata"]["name"]), default=None)
-            volume = "" if best is None else best["metadata"]["name"]
+        for key, claim in self._unbound(pod):
+            volume = self._find_volume(key, claim, node)
             if volume:
                 self._taken[volume] = key
             choices.append(Choice(key, claim["metadata"]["uid"], volume))
         return tuple(choices)
+
+    def _unbound(self, pod: PodFacts) -> Iterable[tuple[Key, Json]]:
+        for name in pod.claims:
+            claim = self._claims.get((pod.namespace, name))
+            if claim is not None and not _is_bound(claim):
+                yield (pod.namespace, name), claim
+
+    def _find_volume(self, key: Key, claim: Json, node: NodeFacts) -> str:
+        """The volume that was promised, else the smallest that can be reached; "" = none."""
+        fitting = {
+            volume["metadata"]["name"]: volume
+            for volume in self._free_volumes(key, claim)
+            if matches_affinity((), _places_of_volume(volume), dict(node.labels), node.name)
+        }
+        _, promised = self._promised.get(key, (None, ""))
+        return (
+            promised if promised in fitting else min(fitting, key=lambda name: (_size(fitting[name]), name), default="")
+        )
 
     def is_bound(self, key: Key) -> bool:
         """Whether the claim is bound by now."""
@@ -231,10 +268,11 @@ class Volumes:
         """Volumes that are nobody's, or kept for this claim, and do for it."""
         spec = claim["spec"]
         selector = parse_selector(spec.get("selector"))
+        kept = {volume: owner for owner, (_, volume) in self._promised.items() if volume} | self._taken
         for name, volume in self._volumes.items():
             owner = volume["spec"].get("claimRef")
             is_mine = owner is not None and (owner.get("namespace"), owner.get("name")) == key
-            if not is_mine and (owner is not None or self._taken.get(name, key) != key):
+            if not is_mine and (owner is not None or kept.get(name, key) != key):
                 continue
             if not is_mine and (volume.get("status") or {}).get("phase") != "Available":
                 continue

@@ -1164,3 +1164,69 @@ def test_pod_that_replaces_one_of_a_scattered_gang_takes_its_place(zone):
     world.put("x1", owner=JOB, index=1, volumes=[volume])
     world.settle()
     assert world.calls() == ["bind x1 n-b"]
+
+
+def put_free_volume(world, name, zone):
+    """A volume that nobody has, which can be reached from the zone."""
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}
+    spec = {"storageClassName": "fast", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
+    spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
+    world.book.put_other(
+        "persistentvolumes", {"metadata": {"name": name}, "spec": spec, "status": {"phase": "Available"}}
+    )
+
+
+def make_local(world):
+    """A gang of two pods whose claims are to be given volumes, of which there is one in each of two zones."""
+    make_scattered(world, "", "")
+    for zone in ("a", "b"):
+        put_free_volume(world, f"v-{zone}", zone)
+    provisioner = {"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}
+    world.book.put_other("storageclasses", {"metadata": {"name": "fast"}} | provisioner)
+    world.settle()
+    world.calls()
+
+
+def test_gang_is_not_bound_where_there_is_a_volume_for_one_of_its_pods_alone():
+    world = World()
+    make_local(world)
+    world.start(1, ("n-a", (0,)), ("n-a", (1,)))
+    assert world.calls() == []
+    (stopped,) = [one for one in world.settle() if isinstance(one, JobStopped)]
+    assert stopped.cause is StopCause.MIGRATED, "no node is to blame"
+    assert stopped.reason == "n-a: node(s) didn't match PersistentVolume's node affinity"
+    world.accept()
+    (job,) = world.book.jobs
+    world.start(job, ("n-b", (0,)), ("n-a", (0,)), generation=2)
+    assert sorted(world.calls()) == ["bind w0 n-b", "bind w1 n-a"]
+
+
+def test_volume_that_was_promised_to_a_pod_that_is_gone_is_free_again():
+    world = World()
+    make_local(world)
+    world.start(1, ("n-a", (0,)), ("n-b", (0,)))
+    assert len(world.calls()) == 2
+    for name in ("w0", "w1"):
+        world.delete(name)
+    world.settle()
+    put_volume(world, "other")
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "other"}}
+    world.put("p", volumes=[volume])
+    world.accept()
+    world.start(max(world.book.jobs), ("n-a", (0,)))
+    assert world.calls() == ["bind p n-a"]
+
+
+@pytest.mark.parametrize(("node", "calls"), [("n-a2", ["bind w0 n-a", "bind w1 n-a2"]), ("n-b", [])])
+def test_pods_that_share_a_claim_which_is_not_bound_yet_lie_in_one_zone(node, calls):
+    world = World()
+    for name, zone in (("n-a", "a"), ("n-a2", "a"), ("n-b", "b")):
+        world.put_node(name, gpus=8, labels={"topology.kubernetes.io/zone": zone})
+    put_volume(world, "data")
+    for name in ("w0", "w1"):
+        volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+        world.put(name, owner=JOB, index=int(name[1]), volumes=[volume])
+    world.answer_sizes(make_job_object(2))
+    world.accept()
+    world.start(1, ("n-a", (0,)), (node, (0,)))
+    assert sorted(world.calls()) == calls
