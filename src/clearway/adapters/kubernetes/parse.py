@@ -338,11 +338,16 @@ def _parse_demand(spec: Json, asked: Mapping[str, int], device: str, config: Kub
     return Demand(
         selector=_sorted_pairs((spec.get("nodeSelector") or {}).items()),
         terms=tuple(parse_term(term) for term in required.get("nodeSelectorTerms") or ()),
-        tolerations=tuple(_parse_toleration(toleration) for toleration in spec.get("tolerations") or ()),
+        tolerations=tuple(_parse_toleration(one) for one in spec.get("tolerations") or () if _is_known(one)),
         device=device,
         others=tuple(sorted(others.items())),
         ports=tuple(sorted(_find_ports(spec))),
     )
+
+
+def _is_known(toleration: Json) -> bool:
+    """Whether it compares as is known here; what does not (`Gt`, `Lt`: alpha) bears nothing."""
+    return (toleration.get("operator") or "Equal") in ("Equal", "Exists")
 
 
 def _parse_toleration(data: Json) -> Toleration:

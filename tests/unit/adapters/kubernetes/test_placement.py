@@ -144,3 +144,13 @@ def test_node_is_liked_by_weight_of_wishes_and_less_for_a_taint_that_only_wishes
     assert score_node(wishes, (), repelling) == 30
     assert score_node(wishes, bears, repelling) == 90
     assert find_mismatch(Demand(), repelling, {}) == ""
+
+
+@pytest.mark.parametrize(("operator", "verdict"), [("Equal", ""), (None, ""), ("Gt", "950"), ("Lt", "950")])
+def test_toleration_that_compares_as_is_not_known_bears_nothing(operator, verdict):
+    toleration = {"key": "sla", "value": "950", "effect": "NoSchedule"} | ({"operator": operator} if operator else {})
+    found = mismatch(
+        demand_of(tolerations=[toleration]), taints=[{"key": "sla", "value": "950", "effect": "NoSchedule"}]
+    )
+    assert verdict in found
+    assert bool(found) == bool(verdict)
