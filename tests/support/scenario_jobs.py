@@ -25,6 +25,7 @@ from clearway.model.jobs import (
     Network,
     Request,
 )
+from clearway.policies.named import named_policy
 from clearway.policies.orders import Fifo, Shortest
 from clearway.wire.dependencies import parse_slurm_dependencies
 from clearway.wire.units import parse_duration, parse_memory
@@ -44,8 +45,10 @@ def whole_milli(text: str | None) -> int | None:
 
 
 def make_policy(name: str, options: dict[str, str]) -> Policy:
-    """A policy by the name of its kind. Options: depth, bypass, preempt, protection, spread, fragmentation, flat,
-    headroom, dominant, elastic, scan."""
+    """A policy by the name of its kind, or one that is named everywhere (`@las`). Options of the first: depth, bypass,
+    preempt, protection, spread, fragmentation, flat, headroom, dominant, elastic, scan."""
+    if name.startswith("@"):
+        return named_policy(name[1:])
     backfill = Backfill(
         strict=name == "fifo",
         reservation_depth=int(options.get("depth", DEPTHS[name])),

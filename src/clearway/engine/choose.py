@@ -28,12 +28,18 @@ from clearway.engine.tables import (
     POOL_NODE,
 )
 from clearway.engine.trial import Trial
-from clearway.engine.victims import Victim, Way, kept_part
+from clearway.engine.victims import Victim, Way, kept_part, rank_of
 from clearway.model.allocation import Allocation
 from clearway.model.jobs import JobKind
 
 BUDGET_TRIES: Final = 8
 """Sets of victims that are looked at for one waiting job, where budgets do not allow the first."""
+
+WHOLE: Final = 1000
+"""A whole device, in thousandths."""
+
+Found = tuple[list[Victim], Allocation]
+"""Victims, and where the waiting job then goes."""
 
 PROTECTED: Final = (JobKind.SERVICE, JobKind.TASK, JobKind.INTERACTIVE)
 """Kinds for which headroom is held."""
@@ -41,26 +47,57 @@ PROTECTED: Final = (JobKind.SERVICE, JobKind.TASK, JobKind.INTERACTIVE)
 
 def choose_victims(
     trial: Trial, row: int, candidates: list[Victim], milder: Mapping[int, Victim], purse: Purse
-) -> tuple[list[Victim], Allocation] | None:
+) -> Found | None:
     """The victims that are needed, and where the job then goes; None when none are enough. The trial is as it was.
 
     milder: what some that leave could do instead, by row. Those that are needed must be within all budgets together;
     where the first that are found are not, the cheapest that exceeds one is left out, and others are sought.
     """
-    mark = trial.mark()
     candidates = [victim for victim in candidates if purse.allows(victim.record.spec.id)]
     for _ in range(BUDGET_TRIES):
-        chosen = _enough_victims(trial, row, candidates)
-        trial.undo_to(mark)
-        if chosen is None:
+        found = _cheapest(trial, row, candidates, milder)
+        if found is None:
             return None
-        found = _minimal(trial, row, chosen, milder)
-        trial.undo_to(mark)
         beyond = _find_beyond(found[0], purse)
         if beyond is None:
             return found
         candidates = [victim for victim in candidates if victim is not beyond]
     return None
+
+
+def _cheapest(trial: Trial, row: int, candidates: list[Victim], milder: Mapping[int, Victim]) -> Found | None:
+    """Of two searches the one for which less is lost: what is cheapest by device is not where one who holds many leaves
+    for one who needs few."""
+    found = _search(trial, row, candidates, milder)
+    if found is None or len(found[0]) == len(candidates):
+        return found
+    needed = trial.state.by_row[row].spec.request.device_milli * found[1].replicas
+    if sum(_given_milli(victim) for victim in found[0]) <= needed:
+        return found
+    by_loss = sorted(candidates, key=lambda victim: (*rank_of(trial.state, victim), victim.cost_device_ms))
+    other = _search(trial, row, by_loss, milder)
+    return other if other is not None and _price(trial, other[0]) < _price(trial, found[0]) else found
+
+
+def _price(trial: Trial, victims: list[Victim]) -> tuple[tuple[int, int, int], int]:
+    """The highest rank among them, and what is lost."""
+    worst = max((rank_of(trial.state, victim) for victim in victims), default=(0, 0, 0))
+    return worst, sum(victim.cost_device_ms for victim in victims)
+
+
+def _given_milli(victim: Victim) -> int:
+    return (held_by(victim).replicas - victim.keeps) * victim.record.spec.request.device_milli
+
+
+def _search(trial: Trial, row: int, candidates: list[Victim], milder: Mapping[int, Victim]) -> Found | None:
+    mark = trial.mark()
+    chosen = _enough_victims(trial, row, candidates)
+    trial.undo_to(mark)
+    if chosen is None:
+        return None
+    found = _minimal(trial, row, chosen, milder)
+    trial.undo_to(mark)
+    return found
 
 
 def _find_beyond(victims: list[Victim], purse: Purse) -> Victim | None:
@@ -83,16 +120,22 @@ def _enough_victims(trial: Trial, row: int, candidates: list[Victim]) -> list[Vi
         return None
     chosen: list[Victim] = []
     mark = trial.mark()
-    for victim in candidates:
-        if len(chosen) == settings.victims_max:
-            trial.undo_to(mark)
-            return _enough_on_nodes(trial, row, candidates)
-        if victim.is_reclaim and not _may_still_reclaim(trial, row, victim):
-            continue
-        let_go(trial, victim)
-        chosen.append(victim)
-        if place_whole(trial, row) is not None:
-            return chosen
+    left: list[Victim] = candidates
+    while left:
+        later: list[Victim] = []
+        for victim in left:
+            if len(chosen) == settings.victims_max:
+                trial.undo_to(mark)
+                return _enough_on_nodes(trial, row, candidates)
+            if victim.is_reclaim and not _may_still_reclaim(trial, row, victim):
+                later.append(victim)
+                continue
+            let_go(trial, victim)
+            chosen.append(victim)
+            if place_whole(trial, row) is not None:
+                return chosen
+        # Its tenant may have a right to more once jobs of its own have left.
+        left = later if len(later) < len(left) else []
     return None
 
 
@@ -155,7 +198,8 @@ def suitable_pools(state: ClusterState, row: int) -> NDArray[np.bool_]:
     pools = inventory.pools[:, : inventory.pool_count]
     labels, models = state.classes.table[[CLASS_LABELS, CLASS_MODELS], state.rows.table[JOB_CLASS, row]].tolist()
     suits: NDArray[np.bool_] = (models >> np.maximum(pools[POOL_MODEL], 0)) & 1 == 1
-    return suits & (inventory.eligibility.table[labels, pools[POOL_NODE]] == 1)
+    suits &= inventory.eligibility.table[labels, pools[POOL_NODE]] == 1
+    return suits
 
 
 def _could_ever_fit(trial: Trial, row: int, candidates: list[Victim]) -> bool:
@@ -197,22 +241,29 @@ def count_elsewhere(trial: Trial, victim: Victim) -> None:
 
 
 def place_whole(trial: Trial, row: int) -> Allocation | None:
-    """Where the waiting job would go now with its least replicas, quota and queue limits respected."""
+    """Where the waiting job would go now with its least replicas, quota, queue limits and headroom respected."""
     state = trial.state
     spec = state.by_row[row].spec
     replicas = state.policy.least_replicas(spec)
-    milli = replicas * spec.request.device_milli
-    if not within_limits(state, row, milli) or not leaves_headroom(trial, row, milli):
+    if not within_limits(state, row, replicas * spec.request.device_milli):
         return None
-    return trial.place(row, replicas)
+    if not spec.request.is_fractional and not _leaves_free(trial, row, replicas * spec.request.devices):
+        return None
+    allocation = trial.place(row, replicas)
+    return allocation if allocation is not None and leaves_headroom(trial, row, allocation) else None
 
 
-def leaves_headroom(trial: Trial, row: int, milli: int) -> bool:
-    """Whether as many devices stay free as the policy keeps, if the job takes `milli` of them."""
+def leaves_headroom(trial: Trial, row: int, allocation: Allocation) -> bool:
+    """Whether as many devices stay wholly free as the policy keeps, if the job has these."""
+    free = trial.state.inventory.devices[DEVICE_SHARE_FREE, allocation.devices] == WHOLE
+    return _leaves_free(trial, row, len(np.unique(allocation.devices[free])))
+
+
+def _leaves_free(trial: Trial, row: int, devices: int) -> bool:
     kept = headroom_milli(trial.state)
-    if kept == 0 or milli == 0 or trial.state.by_row[row].spec.kind in PROTECTED:
+    if kept == 0 or devices == 0 or trial.state.by_row[row].spec.kind in PROTECTED:
         return True
-    return 1000 * int(trial.state.inventory.totals[-1]) - milli >= kept
+    return WHOLE * (int(trial.state.inventory.totals[-1]) - devices) >= kept
 
 
 def _minimal(
@@ -226,9 +277,7 @@ def _minimal(
         fewer = [other for other in needed if other is not victim]
         mild = milder.get(victim.record.row)
         for instead in (fewer, [*fewer, mild]) if mild is not None and mild is not victim else (fewer,):
-            for other in instead:
-                let_go(trial, other)
-            fits = place_whole(trial, row)
+            fits = place_whole(trial, row) if _let_all_go(trial, row, instead) else None
             trial.undo_to(mark)
             if fits is not None:
                 needed = instead
@@ -238,6 +287,15 @@ def _minimal(
     allocation = place_whole(trial, row)
     assert allocation is not None
     return needed, allocation
+
+
+def _let_all_go(trial: Trial, row: int, victims: list[Victim]) -> bool:
+    """On trial; whether by right: those who leave only because their tenant borrows do so last."""
+    for victim in sorted(victims, key=lambda one: one.is_reclaim):
+        if victim.is_reclaim and not _may_still_reclaim(trial, row, victim):
+            return False
+        let_go(trial, victim)
+    return True
 
 
 def held_by(victim: Victim) -> Allocation:

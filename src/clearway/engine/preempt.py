@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clearway.engine.box import META_RESERVATIONS, RES_JOB, RES_START
 from clearway.engine.budgets import Purse
@@ -71,6 +72,9 @@ WAITING_MAX: Final = 1024
 
 TRIES_MAX: Final = 16
 """Waiting jobs for which a cycle seeks victims; those equal to one for which there were none do not count."""
+
+MOVE_TRIES: Final = 4
+"""Sets of victims that are looked at for one waiting job, where one of them could only move and has nowhere to go."""
 
 KIND: Final = np.array(
     (
@@ -158,8 +162,19 @@ def _may_be_helped(state: ClusterState, started: frozenset[int], tried: set[int]
         is_limited &= ranks[rows] > ranks[running].min(initial=FOREVER_MS)
     is_helped = is_limited | np.isin(table[JOB_REASON, rows], HELPED_REASONS)
     rows = rows[is_helped & (table[JOB_CLAIMED, rows] == 0)]
-    done = started | tried
-    return np.array([row for row in rows.tolist() if row not in done and _may_ask(state, row)], dtype=np.int64)
+    rows = rows[~np.isin(rows, list(started)) & ~_behind_none(state, rows, tried)]
+    return np.array([row for row in rows.tolist() if _may_ask(state, row)], dtype=np.int64)
+
+
+def _behind_none(state: ClusterState, rows: IntArray, tried: set[int]) -> NDArray[np.bool_]:
+    """bool[n]: which of the waiting jobs need not be asked for again. Of jobs that are equal, the first of the order is
+    helped, not one that came since the others were tried."""
+    was_tried: NDArray[np.bool_] = np.isin(rows, list(tried))
+    if not was_tried.any() or was_tried.all():
+        return was_tried
+    kinds = state.rows.table[KIND[:, None], rows].T
+    fresh = {tuple(kind) for kind in kinds[~was_tried].tolist()}
+    return np.array([tuple(kind) not in fresh for kind in kinds.tolist()], dtype=np.bool_)
 
 
 def _may_ask(state: ClusterState, row: int) -> bool:
@@ -289,22 +304,22 @@ def _make_room_for(
     would be allowed and enough, empty = it is not worth it. Victims are added to `touched`, and those that shrink to
     `shrunk`; budgets are paid from `purse`."""
     mark = trial.mark()
-    milder = _candidates(trial, row, touched)
-    found = choose_victims(trial, row, milder, {}, purse)
-    shrinks = {victim.record.row: victim for victim in milder if victim.way is Way.SHRINK}
-    if found is None and shrinks:  # what is more than they need is not enough: those that may be evicted leave
-        harder = _candidates(trial, row, touched, evicts=True)
-        found = choose_victims(trial, row, harder, shrinks, purse)
-    if found is None:
-        return None
-    victims, allocation = found
-    if not victims:  # only a reservation of others holds it back, and that stands
-        return []
-    if _delays(trial, row, victims, allocation, before):
-        return []
-    moves = _leave(trial, row, victims, allocation)
-    if moves is None:
+    stuck: set[int] = set()
+    for _ in range(MOVE_TRIES):
+        found = _choose(trial, row, touched | stuck, purse)
+        if found is None:
+            return None
+        victims, allocation = found
+        if not victims:  # only a reservation of others holds it back, and that stands
+            return []
+        if _delays(trial, row, victims, allocation, before):
+            return []
+        moves = _leave(trial, row, victims, allocation)
+        if not isinstance(moves, Victim):
+            break
         trial.undo_to(mark)
+        stuck.add(moves.record.row)
+    else:
         return None
     _discount(trial, victims, moves)
     touched.update(victim.record.row for victim in victims)
@@ -312,6 +327,18 @@ def _make_room_for(
         purse.pay(victim.record.spec.id)
     shrunk.update(move.job for move in moves if isinstance(move, Resize))
     return moves
+
+
+def _choose(trial: Trial, row: int, untouched: set[int], purse: Purse) -> tuple[list[Victim], Allocation] | None:
+    """As `choose_victims`, of all but those; what is more than they need first, and if that is not enough, those that
+    may be evicted leave."""
+    milder = _candidates(trial, row, untouched)
+    found = choose_victims(trial, row, milder, {}, purse)
+    shrinks = {victim.record.row: victim for victim in milder if victim.way is Way.SHRINK}
+    if found is None and shrinks:
+        harder = _candidates(trial, row, untouched, evicts=True)
+        found = choose_victims(trial, row, harder, shrinks, purse)
+    return found
 
 
 def _candidates(trial: Trial, row: int, touched: set[int], *, evicts: bool = False) -> list[Victim]:
@@ -324,9 +351,9 @@ def _candidates(trial: Trial, row: int, touched: set[int], *, evicts: bool = Fal
     return [victim for victim in found if ranks[victim.record.row] < ranks[row]]
 
 
-def _leave(trial: Trial, row: int, victims: list[Victim], allocation: Allocation) -> list[Move] | None:
-    """How each victim makes room, as moves, with the claim of the waiting job first; None when one that may only move
-    has nowhere to go."""
+def _leave(trial: Trial, row: int, victims: list[Victim], allocation: Allocation) -> list[Move] | Victim:
+    """How each victim makes room, as moves, with the claim of the waiting job first; or one that may only move and has
+    nowhere to go."""
     state = trial.state
     beneficiary = state.by_row[row].spec.id
     kept = _parts_kept(trial, row, victims, allocation)
@@ -336,7 +363,7 @@ def _leave(trial: Trial, row: int, victims: list[Victim], allocation: Allocation
     for victim in sorted(victims, key=lambda one: one.record.spec.id):
         move = _leave_one(trial, row, victim, kept, movable)
         if move is None:
-            return None
+            return victim
         moves.append(move)
     return moves
 
@@ -383,7 +410,7 @@ def _may_start(
         elif victim.way is Way.MIGRATE or victim.record.row in movable:
             count_elsewhere(trial, victim)
     milli = claimed.replicas * state.by_row[row].spec.request.device_milli
-    may = within_limits(state, row, milli) and leaves_headroom(trial, row, milli)
+    may = within_limits(state, row, milli) and leaves_headroom(trial, row, claimed)
     if may:
         trial.claim(row, claimed)
         cls = int(state.rows.table[JOB_CLASS, row])
@@ -420,7 +447,7 @@ def _leave_one(
         return Resize(spec.id, record.generation + 1, kept[record.row], beneficiary)
     if state.policy.preemption.migrate and record.row in movable:
         target = trial.place(record.row, held.replicas)
-        if target is not None and not leaves_headroom(trial, record.row, held.replicas * spec.request.device_milli):
+        if target is not None and not leaves_headroom(trial, record.row, target):
             target = None
         if target is not None and not np.isin(target.devices, held.devices).any():
             trial.claim(record.row, target)

@@ -100,7 +100,9 @@ from clearway.engine.reserve import (
 )
 from clearway.engine.tables import (
     CLASS_DEVICES,
+    CLASS_SHARE,
     CLASS_SOCIAL,
+    DEVICE_SHARE_FREE,
     JOB_BYPASSED,
     JOB_CLAIMED,
     JOB_CLASS,
@@ -134,11 +136,32 @@ def refused_by_limits(box: Box, row: int, settings: np.ndarray, milli: int) -> i
         return REASON_QUEUE_LIMIT
     if tenant_available(box.tenants, box.jobs[JOB_TENANT, row]) < milli:
         return REASON_QUOTA
-    headroom = settings[SET_HEADROOM]
-    protected = (settings[SET_PROTECTED] >> box.jobs[JOB_KIND, row]) & 1 == 1
-    if milli > 0 and not protected and headroom > 0 and box.totals[TOTAL_ANY] * 1000 - milli < headroom:
+    is_whole = box.classes[CLASS_SHARE, box.jobs[JOB_CLASS, row]] == 1000  # a share may lie on a device in use
+    if is_whole and milli > 0 and exceeds_headroom(box, row, settings, milli):
         return REASON_HEADROOM
     return PLACED
+
+
+@compiled_inline
+def exceeds_headroom(box: Box, row: int, settings: np.ndarray, milli: int) -> bool:
+    """Whether fewer devices than are kept would stay wholly free, if the job took `milli` of these."""
+    headroom = settings[SET_HEADROOM]
+    protected = (settings[SET_PROTECTED] >> box.jobs[JOB_KIND, row]) & 1 == 1
+    return headroom > 0 and not protected and box.totals[TOTAL_ANY] * 1000 - milli < headroom
+
+
+@compiled_inline
+def breaks_into_headroom(box: Box, row: int, settings: np.ndarray, at_devices: np.ndarray) -> bool:
+    """Whether shares that were placed take wholly free devices that are kept."""
+    whole = 0
+    for index in range(len(at_devices)):
+        if box.devices[DEVICE_SHARE_FREE, at_devices[index]] == 1000:
+            is_first = True
+            for other in range(index):
+                if at_devices[other] == at_devices[index]:
+                    is_first = False
+            whole += is_first
+    return whole > 0 and exceeds_headroom(box, row, settings, 1000 * whole)
 
 
 @compiled_inline
@@ -324,6 +347,10 @@ def try_start(
     at_node = progress[AT_NODES]
     at_device = progress[AT_DEVICES]
     reason, replicas = place_some(box, row, replicas, settings, weights, out_nodes[at_node:], out_devices[at_device:])
+    if reason == PLACED and box.classes[CLASS_SHARE, cls] < 1000:
+        count = replicas * box.classes[CLASS_DEVICES, cls]
+        if breaks_into_headroom(box, row, settings, out_devices[at_device : at_device + count]):
+            return REASON_HEADROOM
     if reason == PLACED:
         start(box, row, position, replicas, settings, progress, out, out_nodes, out_devices)
         if box.classes[CLASS_SOCIAL, cls] == 1:

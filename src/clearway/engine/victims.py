@@ -152,15 +152,18 @@ def ranks_behind(state: ClusterState, rows: IntArray, row: int) -> NDArray[np.bo
 
 
 def reclaimable(state: ClusterState, rows: IntArray, row: int) -> NDArray[np.bool_]:
-    """Which running jobs hold what the waiting job's tenant is entitled to and others borrow."""
+    """Which running jobs hold what the waiting job's tenant is entitled to and others borrow, at most: once jobs of its
+    own that may be evicted have left."""
     table, tenants = state.rows.table, state.accounts.tenants
     result = np.zeros(len(rows), dtype=np.bool_)
     if state.accounts.tenant_count == 1 or state.policy.preemption.mode is PreemptMode.NEVER:
         return result
     mine = int(table[JOB_TENANT, row])
     spec = state.by_row[row].spec
-    milli = state.policy.least_replicas(spec) * spec.request.device_milli
     theirs = table[JOB_TENANT, rows]
+    own = rows[(theirs == mine) & ranks_behind(state, rows, row)]  # they may leave first
+    milli = state.policy.least_replicas(spec) * spec.request.device_milli
+    milli = max(milli - int(held_milli(state, own).sum()), 0)
     for tenant in np.unique(theirs).tolist():
         if tenant != mine and may_reclaim(tenants, mine, tenant, milli):
             result |= theirs == tenant
@@ -175,6 +178,14 @@ def belongs_to_others(state: ClusterState, rows: IntArray, row: int) -> NDArray[
     is_limited = state.accounts.tenants[TENANT_LIMITED, mine] == 1
     others: NDArray[np.bool_] = (tenant != mine) & is_limited
     return others
+
+
+def rank_of(state: ClusterState, victim: Victim) -> tuple[int, int, int]:
+    """Whether it is evicted, and if so its priorities: the lower leaves first."""
+    if victim.way is not Way.EVICT:
+        return 0, 0, 0
+    queue_priority, priority = state.rows.table[[JOB_QUEUE_PRIORITY, JOB_PRIORITY], victim.record.row].tolist()
+    return 1, queue_priority, priority
 
 
 def find_victims(state: ClusterState, row: int, *, evicts: bool = False) -> list[Victim]:
@@ -207,8 +218,7 @@ def find_victims(state: ClusterState, row: int, *, evicts: bool = False) -> list
             state, record, may_evict, evicts and may_evict, is_equal=theirs <= mine, is_reclaim=bool(reclaim[index])
         )
         if victim is not None:
-            rank = (int(victim.way is Way.EVICT), *(theirs if victim.way is Way.EVICT else (0, 0)))
-            found.append(((*rank, victim.cost_device_ms * 1000 // int(milli[index])), victim))
+            found.append(((*rank_of(state, victim), victim.cost_device_ms * 1000 // int(milli[index])), victim))
     found.sort(key=lambda pair: (*pair[0], -pair[1].record.spec.id))
     return [victim for _, victim in found[:CANDIDATES_MAX]]
 

@@ -142,12 +142,7 @@ class LeastAttained:
     levels_device_ms: tuple[int, ...] = TIRESIAS_LEVELS_DEVICE_MS
     promote_after: float | None = None
     by_priority: bool = True
-    promote_refresh_ms: int = 5 * MINUTE_MS
-
-    @property
-    def refresh_ms(self) -> int | None:
-        """Attained service does not change while a job waits, but waiting may promote it."""
-        return None if self.promote_after is None else self.promote_refresh_ms
+    refresh_ms: int | None = 5 * MINUTE_MS  # running jobs fall by a level, and waiting may promote
 
     def keys(self, jobs: JobsView) -> FloatArray:
         """The number of the level."""

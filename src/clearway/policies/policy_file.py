@@ -46,7 +46,7 @@ ORDER_TYPES: Final[Mapping[str, type[Any]]] = {
 }
 
 _POSITIVE: Final = frozenset(
-    {"age_max_ms", "queue_max", "job_max", "quantum_device_ms", "history_max", "refresh_ms", "promote_refresh_ms"}
+    {"age_max_ms", "queue_max", "job_max", "quantum_device_ms", "history_max", "refresh_ms"}
     | {"scan_max", "victims_max", "history_min"}
 )
 """Whole numbers that must be at least 1: divisors, periods and bounds of loops. All others may be 0."""
