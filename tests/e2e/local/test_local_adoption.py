@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -295,6 +296,19 @@ def test_keeper_whose_state_was_removed_ends_its_jobs_and_itself_and_writes_noth
         wait_until(lambda: not is_alive(job) and not is_alive(old), "the end of both")
         assert list((bench.state / "runs").iterdir()) == []
         assert bench.keeper_pid() != old
+
+
+def test_job_that_runs_on_ends_by_the_kill_wait_with_which_the_control_plane_came_back(tmp_path):
+    with local_bench(tmp_path, settings=Settings(kill_wait_ms=600_000, idle_exit_ms=0)) as bench:
+        bench.add(5, "trap '' TERM; echo ready > ready; while :; do sleep 0.05; done")
+        bench.start(5)
+        wait_until((bench.workdir / "ready").exists, "its trap")
+        keeper = bench.keeper_pid()
+        bench.config = replace(bench.config, settings=replace(bench.config.settings, kill_wait_ms=100))
+        bench.reconnect([bench.holding(5)])
+        assert bench.keeper_pid() == keeper
+        bench.perform(Stop(5, 1, 0, None))
+        assert bench.wait(JobFinished, 5).outcome is Outcome.CANCELLED
 
 
 def test_keeper_does_not_wait_for_the_time_limit_of_a_job_that_has_ended(tmp_path):

@@ -228,7 +228,8 @@ class LocalBackend:
         holdings = [[job, note.generation, note.before or note.generation] for job, note in self._jobs.items()]
         for tries_left in reversed(range(CONNECTS_MAX)):
             client = KeeperClient(self._config, world.wake)
-            client.send({"op": "connect", "holdings": holdings})
+            kill_wait_ms = self._config.settings.kill_wait_ms
+            client.send({"op": "connect", "holdings": holdings, "kill_wait_ms": kill_wait_ms})
             try:
                 return client, client.wait_for("connected")
             except KeeperSilentError:

@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from pathlib import Path
 from typing import Final
@@ -360,6 +361,8 @@ class Keeper:
     # --- finding again -----------------------------------------------------------------------------------------------
 
     def _connect(self, message: Message) -> None:
+        wait_ms = message.get("kill_wait_ms", self.settings.kill_wait_ms)  # configured anew, perhaps
+        self.settings = replace(self.settings, kill_wait_ms=wait_ms)
         held = {(job, generation) for job, *generations in message["holdings"] for generation in generations}
         for key in list(self._results):
             if key not in held:
