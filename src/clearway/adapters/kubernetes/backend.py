@@ -445,9 +445,9 @@ class KubernetesBackend:
         return [self.spawn(self._look_up(source)) for source in wanted]
 
     async def _look_up(self, source: Source) -> None:
-        size, is_gone = await read_size(self._client, source)
+        size, is_gone, queue = await read_size(self._client, source)
         with self.lock:
-            self.book.put_size(source, size, is_gone=is_gone)
+            self.book.put_size(source, size, is_gone=is_gone, queue=queue)
         self._changed()
 
     # --- acting ---------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from clearway.adapters.kubernetes.convoys import gang_key, is_mixed
 from clearway.adapters.kubernetes.entries import Wants
 from clearway.adapters.kubernetes.errors import UnreadableError
 from clearway.adapters.kubernetes.facts import PodFacts, PodPhase
-from clearway.adapters.kubernetes.gangs import single_of
+from clearway.adapters.kubernetes.gangs import group_of, single_of
 from clearway.adapters.kubernetes.guard import BROKEN
 from clearway.adapters.kubernetes.jobs import make_arrival
 from clearway.adapters.kubernetes.manifests import OwnJob
@@ -348,12 +348,17 @@ class Book(Orphans):
                 self._judge(now_ms, part, self._settle)
             return
         try:
-            arrival = make_arrival(now_ms, bundle, pods, self.nodes, self._config)
+            arrival = make_arrival(now_ms, bundle, pods, self.nodes, self._config, self._queue_of(pods[0]))
         except UnreadableError as error:
             self._refuse(bundle, pods, str(error))
             return
         bundle.key = arrival.key
         self._arrivals.append(arrival)
+
+    def _queue_of(self, pod: PodFacts) -> str:
+        """The queue that the object names which made the pod, or says how many there are; "" = none."""
+        source = group_of(pod).source
+        return "" if source is None else self._queues.get(source, "")
 
     def _settle_run(self, now_ms: int, bundle: Bundle, run: Run) -> None:
         lying = [self.pods.get(slot.pod) for slot in run.slots]

@@ -79,6 +79,17 @@ KUEUE_GROUP: Final = "kueue.x-k8s.io/pod-group-name"
 KUEUE_COUNT: Final = "kueue.x-k8s.io/pod-group-total-count"
 
 
+QUEUE_KEYS: Final = (
+    "clearway.io/queue",
+    "kueue.x-k8s.io/queue-name",
+    "kai.scheduler/queue",
+    "scheduling.volcano.sh/queue-name",
+    "volcano.sh/queue-name",
+)
+"""Labels and annotations that name a queue, the first that is there counts: of pods, else of the object that makes them
+or says how many they are."""
+
+
 Size = int | Mapping[str, int]
 """Pods that must start together; 0 = each is alone. Of an object with parts that start apart: of each, by its name."""
 
@@ -206,6 +217,14 @@ def gang_size(data: Mapping[str, Any]) -> Size:
         name = (data.get("metadata") or {}).get("name", "?")
         raise UnreadableError(f"{kind} {name!r}: expected the numbers of its pods, found {error!r}") from error
     return _bound(size) if isinstance(size, int) else {part: _bound(one) for part, one in size.items()}
+
+
+def queue_of(data: Mapping[str, Any]) -> str:
+    """The queue that this object names, by a label or annotation, or in its spec as Volcano's PodGroups; "" = none."""
+    metadata, spec = data.get("metadata") or {}, data.get("spec") or {}
+    said = {**(metadata.get("labels") or {}), **(metadata.get("annotations") or {})}
+    named = next((said[key] for key in QUEUE_KEYS if said.get(key)), "")
+    return str(named or (spec.get("queue") if data.get("kind") == "PodGroup" else "") or "")
 
 
 def _bound(size: int) -> int:

@@ -8,7 +8,7 @@ from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.entries import Wants
 from clearway.adapters.kubernetes.errors import UnreadableError
 from clearway.adapters.kubernetes.facts import PodFacts
-from clearway.adapters.kubernetes.gangs import ELASTIC, Group, elastic_range
+from clearway.adapters.kubernetes.gangs import ELASTIC, QUEUE_KEYS, Group, elastic_range
 from clearway.adapters.kubernetes.nodes import Nodes
 from clearway.adapters.kubernetes.parse import CPU, MEMORY
 from clearway.adapters.kubernetes.runs import Arrival, Bundle
@@ -18,15 +18,6 @@ from clearway.model.runs import RunSpec
 from clearway.ports.control import PROVISIONAL_ID
 from clearway.wire.problems import ParseError
 from clearway.wire.units import parse_duration
-
-QUEUE_KEYS: Final = (
-    "clearway.io/queue",
-    "kueue.x-k8s.io/queue-name",
-    "kai.scheduler/queue",
-    "scheduling.volcano.sh/queue-name",
-    "volcano.sh/queue-name",
-)
-"""Labels and annotations that name a queue, the first that is there counts."""
 
 KIND: Final = "clearway.io/kind"
 USER: Final = "clearway.io/user"
@@ -40,8 +31,11 @@ SERVICE_OWNERS: Final = ("ReplicaSet", "StatefulSet")
 EnumT = TypeVar("EnumT", bound=StrEnum)
 
 
-def make_job(number: JobId, group: Group, pods: Sequence[PodFacts], wants: Wants, config: KubernetesConfig) -> JobSpec:
-    """The job of a whole group. wants: where its pods may lie. Raises UnreadableError where an annotation is wrong."""
+def make_job(
+    number: JobId, group: Group, pods: Sequence[PodFacts], wants: Wants, config: KubernetesConfig, queue: str = ""
+) -> JobSpec:
+    """The job of a whole group. wants: where its pods may lie. queue: that of pods that name none. Raises
+    UnreadableError where an annotation is wrong."""
     first = pods[0]
     said = {**dict(first.labels), **dict(first.annotations)}
     return JobSpec(
@@ -64,7 +58,7 @@ def make_job(number: JobId, group: Group, pods: Sequence[PodFacts], wants: Wants
         name=f"{first.namespace}/{first.name if first.owner is None else first.owner.name}",
         user=said.get(USER, ""),
         tenant=TenantName(first.namespace),
-        queue=_queue(said, config),
+        queue=_queue(said, queue, config),
         kind=_kind(said, group, first, len(pods)),
         priority=max(pod.priority for pod in pods),
         estimate_ms=_duration(said, ESTIMATE, first),
@@ -76,9 +70,10 @@ def make_job(number: JobId, group: Group, pods: Sequence[PodFacts], wants: Wants
 
 
 def make_arrival(
-    now_ms: int, bundle: Bundle, pods: Sequence[PodFacts], nodes: Nodes, config: KubernetesConfig
+    now_ms: int, bundle: Bundle, pods: Sequence[PodFacts], nodes: Nodes, config: KubernetesConfig, queue: str
 ) -> Arrival:
-    """The submission of a whole group, its wants noted in the bundle. Raises UnreadableError where it cannot be one."""
+    """The submission of a whole group, its wants noted in the bundle. queue: see `make_job`. Raises UnreadableError
+    where it cannot be one."""
     wishes = sorted({wish for pod in pods for wish in pod.unsupported})
     if wishes:
         raise UnreadableError(f"Clearway does not support {', '.join(wishes)} yet")
@@ -87,7 +82,7 @@ def make_arrival(
     if lack := next((lack for pod in pods if (lack := nodes.find_lack(pod))), ""):
         raise UnreadableError(f"0/{len(nodes.entries)} nodes are available: {lack}.")
     bundle.wants = nodes.note_wants(pods)
-    job = make_job(JobId(PROVISIONAL_ID), bundle.group, pods, bundle.wants, config)
+    job = make_job(JobId(PROVISIONAL_ID), bundle.group, pods, bundle.wants, config, queue)
     again = f".{now_ms}" if bundle.is_again else ""  # the control plane answers a key that it knows with the same job
     key = f"{bundle.group.key}#{pods[0].uid}{again}"
     return Arrival(key, bundle.group.key, job, RunSpec(script="", origin=key))
@@ -104,8 +99,8 @@ def _elastic(pod: PodFacts, count: int) -> Elastic | None:
     return Elastic(replicas_min=found[0], replicas_max=found[1])
 
 
-def _queue(said: Mapping[str, str], config: KubernetesConfig) -> QueueName:
-    named = next((said[key] for key in QUEUE_KEYS if key in said), "")
+def _queue(said: Mapping[str, str], otherwise: str, config: KubernetesConfig) -> QueueName:
+    named = next((said[key] for key in QUEUE_KEYS if key in said), otherwise)
     return QueueName(named if named in config.queues else config.queue_default)
 
 

@@ -54,6 +54,7 @@ class Sightings:
         self._claimants: dict[tuple[str, str], dict[str, None]] = {}
         self._convoys: dict[str, dict[str, int]] = {}
         self._sizes: dict[Source, Size | None] = {}
+        self._queues: dict[Source, str] = {}
         self._wanted: dict[Source, None] = {}
         self._empty: dict[str, int] = {}
         self._actions: list[Action] = []
@@ -99,12 +100,14 @@ class Sightings:
         for uid in [uid for uid in self.pods if uid not in there]:
             self.drop_pod(uid)
 
-    def put_size(self, source: Source, size: Size | None, *, is_gone: bool = False) -> None:
-        """The object says how many pods must start together; None = it could not be read. is_gone: it was deleted."""
+    def put_size(self, source: Source, size: Size | None, *, is_gone: bool = False, queue: str = "") -> None:
+        """The object says how many pods must start together; None = it could not be read. is_gone: it was deleted.
+        queue: that it names."""
         self._wanted.pop(source, None)
-        self._sizes[source] = size
+        self._sizes[source], self._queues[source] = size, queue
         if len(self._sizes) > SIZES_MAX:
-            del self._sizes[next(iter(self._sizes))]
+            self._queues.pop(oldest := next(iter(self._sizes)), None)
+            del self._sizes[oldest]
         for bundle in [one for one in self.bundles.values() if one.group.source == source and one.job is None]:
             self._resize(bundle, size)
         for key in self._empty if is_gone else ():
@@ -266,6 +269,7 @@ class Sightings:
         said = None if source is None else self._sizes.get(source)
         if source is not None and said != 0 and not isinstance(said, Mapping):
             self._sizes.pop(source, None)
+            self._queues.pop(source, None)
 
     def _scatter(self, bundle: Bundle, sizes: Size) -> None:
         """Its pods do not all start together: each is a job of its own, or its parts are."""

@@ -7,7 +7,7 @@ from clearway.adapters.kubernetes.allowing import REFUSALS_MAX, RETRY_MS
 from clearway.adapters.kubernetes.book import NOT_WHOLE, Book
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.convoys import PARTS_MAX, PERMIT_MS, REST_FIRST_MS
-from clearway.adapters.kubernetes.gangs import GANG, GANG_SIZE, Source, gang_size
+from clearway.adapters.kubernetes.gangs import GANG, GANG_SIZE, Source, gang_size, queue_of
 from clearway.adapters.kubernetes.orphans import EMPTY_MS
 from clearway.adapters.kubernetes.parse import parse_node, parse_pod
 from clearway.adapters.kubernetes.placement import DEMAND_PREFIX
@@ -72,7 +72,8 @@ class World:
 
     def answer_sizes(self, data):
         for source in self.book.take_wanted():
-            self.book.put_size(source, None if data is None else gang_size(data))
+            queue = "" if data is None else queue_of(data)
+            self.book.put_size(source, None if data is None else gang_size(data), queue=queue)
 
     def accept(self):
         """Settle, and have all that arrives accepted; returns the jobs."""
@@ -1230,3 +1231,25 @@ def test_pods_that_share_a_claim_which_is_not_bound_yet_lie_in_one_zone(node, ca
     world.accept()
     world.start(1, ("n-a", (0,)), (node, (0,)))
     assert sorted(world.calls()) == calls
+
+
+# --- queues -----------------------------------------------------------------------------------------------------------
+
+
+def queues_of_job(*, size=2, said="team", labels=(), **more):
+    """Queues in which the jobs lie that a Job's pods become, the Job naming one and its pods these `labels`."""
+    world = World(n1=8)
+    world.book.set_queues(("team", "other"), "default")
+    for index in range(size):
+        world.put(f"w{index}", owner=JOB, index=index, labels=dict(labels))
+    data = make_job_object(size, **more)
+    data["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": said}
+    world.answer_sizes(data)
+    return [job.queue for job in world.accept()]
+
+
+def test_pods_lie_in_the_queue_that_their_job_names_unless_they_name_another():
+    assert queues_of_job() == ["team"]
+    assert queues_of_job(mode="NonIndexed") == ["team", "team"], "each is a job of its own"
+    assert queues_of_job(labels={"kai.scheduler/queue": "other"}) == ["other"]
+    assert queues_of_job(said="unknown") == ["default"]

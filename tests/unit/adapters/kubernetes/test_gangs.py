@@ -4,7 +4,15 @@ import pytest
 
 from clearway.adapters.kubernetes.config import KubernetesConfig
 from clearway.adapters.kubernetes.errors import UnreadableError
-from clearway.adapters.kubernetes.gangs import BY_SELECTOR, EXCLUSIVE, REPLICAS_MAX, Source, gang_size, group_of
+from clearway.adapters.kubernetes.gangs import (
+    BY_SELECTOR,
+    EXCLUSIVE,
+    REPLICAS_MAX,
+    Source,
+    gang_size,
+    group_of,
+    queue_of,
+)
 from clearway.adapters.kubernetes.parse import parse_pod
 from support.kubernetes import JOB, make_job_object, make_pod
 
@@ -194,3 +202,17 @@ def test_jobs_of_which_a_leader_must_lie_before_the_others_are_made_are_no_gangs
 def test_object_without_numbers_is_unreadable(data):
     with pytest.raises((UnreadableError), match="expected the numbers of its pods"):
         gang_size(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "queue"),
+    [
+        ({"kind": "Job", "metadata": {"labels": {"kueue.x-k8s.io/queue-name": "team"}}}, "team"),
+        ({"kind": "RayCluster", "metadata": {"labels": {"kai.scheduler/queue": "team"}}}, "team"),
+        ({"kind": "PodGroup", "metadata": {}, "spec": {"queue": "team"}}, "team"),
+        ({"kind": "PodGroup", "metadata": {"annotations": {"clearway.io/queue": "b"}}, "spec": {"queue": "a"}}, "b"),
+        ({"kind": "Job", "metadata": {"labels": None}, "spec": {"queue": "no"}}, ""),
+    ],
+)
+def test_queue_that_an_object_names(data, queue):
+    assert queue_of(data) == queue
