@@ -1,9 +1,9 @@
 """Why a job may not start whatever is free: what its user asked, limits of queues, quotas of tenants, headroom."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from clearway.engine.cycle import PROTECTED_KINDS
-from clearway.engine.explain_room import DEVICES_GIVEN_BACK, Finding, make_finding
+from clearway.engine.explain_room import BLOCKERS_MAX, DEVICES_GIVEN_BACK, Finding, make_finding
 from clearway.engine.lifecycle import HOLDING, WAITING
 from clearway.engine.quota import UNLIMITED, borrowed_milli, tenant_available
 from clearway.engine.records import JobRecord
@@ -21,14 +21,25 @@ from clearway.engine.tables import (
     QUEUE_USED,
     TENANT_BORROW_MAX,
     TENANT_HAS_QUOTA,
+    TENANT_KEPT,
     TENANT_NOMINAL,
     TENANT_PARENT,
     TENANT_SUBTREE,
     TENANT_TAKEN,
     TENANT_USED,
+    Table,
 )
 from clearway.engine.words import count_in_words, devices_in_words, jobs_in_words, number_in_words, time_in_words
-from clearway.model.events import DemandForecast, JobFinished, JobReleased, JobStarted, QueueSet, TenantSet, TimerFired
+from clearway.model.events import (
+    DemandForecast,
+    JobFinished,
+    JobReleased,
+    JobStarted,
+    NodeAdded,
+    QueueSet,
+    TenantSet,
+    TimerFired,
+)
 from clearway.model.ids import JobId
 from clearway.model.jobs import Dependency, DependencyKind, Outcome
 from clearway.model.plan import ReasonCode
@@ -134,18 +145,24 @@ def _without_dependency(job: JobId) -> str:
 
 
 def _find_singleton(state: ClusterState, record: JobRecord) -> Finding | None:
+    """Every job of the name and user that holds devices or lies suspended is in the way, and singletons before it."""
     spec = record.spec
-    earlier = [
+    rivals = tuple(
         other.spec.id
         for other in state.jobs.values()
         if (other.spec.user, other.spec.name) == (spec.user, spec.name)
-        and other.spec.id < spec.id
-        and any(dependency.job is None for dependency in other.spec.dependencies)
-    ]
-    if not earlier:
+        and other is not record
+        and (other.phase in HOLDING or other.suspended or (other.spec.id < spec.id and _is_singleton(other)))
+    )
+    if not rivals:
         return None
-    text = f"waits for {jobs_in_words(earlier[:1])} of the same name and user (singleton)"
-    return make_finding(ReasonCode.DEPENDENCY, text, blockers=tuple(earlier), helped_by=(JobFinished.__name__,))
+    named = jobs_in_words(rivals[:BLOCKERS_MAX], len(rivals) - BLOCKERS_MAX)
+    text = f"waits for {named} of the same name and user (singleton)"
+    return make_finding(ReasonCode.DEPENDENCY, text, blockers=rivals, helped_by=(JobFinished.__name__,))
+
+
+def _is_singleton(record: JobRecord) -> bool:
+    return any(dependency.job is None for dependency in record.spec.dependencies)
 
 
 def _find_array_limit(state: ClusterState, record: JobRecord) -> list[Finding]:
@@ -186,6 +203,7 @@ def _find_queue_limits(state: ClusterState, record: JobRecord, need: Need) -> li
         text += number_in_words(need.milli)
         return [make_finding(ReasonCode.QUEUE_JOB_LIMIT, text, fix=fix, helped_by=(QueueSet.__name__,))]
     left = limits[QUEUE_DEVICES_MAX] - limits[QUEUE_USED]
+    is_above_all = need.milli > limits[QUEUE_DEVICES_MAX]
     if need.milli > left:
         text = f"jobs of {name} hold {number_in_words(limits[QUEUE_USED])} of at most "
         text += f"{devices_in_words(limits[QUEUE_DEVICES_MAX])}; it asks for {number_in_words(need.milli)} more"
@@ -196,10 +214,13 @@ def _find_queue_limits(state: ClusterState, record: JobRecord, need: Need) -> li
     finding = make_finding(
         ReasonCode.QUEUE_LIMIT,
         text,
+        fix=f"ask for at most {devices_in_words(limits[QUEUE_DEVICES_MAX])}, or choose another queue"
+        if is_above_all
+        else "",
         needed_milli=need.milli,
         available_milli=max(left, 0) if limits[QUEUE_DEVICES_MAX] < UNLIMITED else 0,
-        blockers=_holders(state, JOB_QUEUE, {queue}),
-        helped_by=(*DEVICES_GIVEN_BACK, QueueSet.__name__),
+        blockers=() if is_above_all else _holders(state, JOB_QUEUE, {queue}),
+        helped_by=(*(() if is_above_all else DEVICES_GIVEN_BACK), QueueSet.__name__),
     )
     return [finding]
 
@@ -210,52 +231,83 @@ def _holders(state: ClusterState, column: int, rows: set[int]) -> tuple[JobId, .
     return tuple(state.by_row[row].spec.id for row in state.holding_rows().tolist() if int(table[column, row]) in rows)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortLevel:
+    """A tenant whose own quota and borrowing limit leave too little for a job of it or of one below; thousandths.
+
+    left: what the job could ask for at most, were this the only level. most: the same when nobody holds anything.
+    """
+
+    row: int
+    left: int
+    most: int
+
+
 def _find_quota(state: ClusterState, record: JobRecord, need: Need) -> list[Finding]:
-    tenants = state.accounts.tenants
     row = int(state.rows.table[JOB_TENANT, record.row])
-    available = tenant_available(tenants, row)
+    available = tenant_available(state.accounts.tenants, row)
     if available >= need.milli:
         return []
-    # The tenant furthest up that has too little is the cause; those below only feel it.
-    while (
-        tenants[TENANT_PARENT, row] != NONE and tenant_available(tenants, int(tenants[TENANT_PARENT, row])) < need.milli
-    ):
-        row = int(tenants[TENANT_PARENT, row])
-    fix = f"ask for at most {devices_in_words(available)}" if available > 0 else ""
-    finding = make_finding(
+    return [
+        _find_short(state, level, need, available) for level in short_levels(state.accounts.tenants, row, need.milli)
+    ]
+
+
+def short_levels(tenants: Table, row: int, milli: int) -> list[ShortLevel]:
+    """Which levels let tenant `row` not take `milli` thousandths more, from it upwards; [] where it may.
+
+    A level asks of the one above only what is beyond what it keeps for itself.
+    """
+    found = []
+    asked = asked_of_empty = milli
+    while row != NONE and asked > 0:
+        column = tenants[:, row].tolist()
+        most = column[TENANT_SUBTREE]
+        if column[TENANT_PARENT] != NONE:
+            most += column[TENANT_BORROW_MAX] if column[TENANT_HAS_QUOTA] else UNLIMITED
+        left = max(0, most - column[TENANT_TAKEN])
+        if asked > left:
+            found.append(ShortLevel(row=row, left=left + milli - asked, most=most + milli - asked_of_empty))
+        asked -= min(asked, max(0, column[TENANT_KEPT] - column[TENANT_TAKEN]))
+        asked_of_empty -= min(asked_of_empty, column[TENANT_KEPT])
+        row = column[TENANT_PARENT]
+    return found
+
+
+def _find_short(state: ClusterState, level: ShortLevel, need: Need, available: int) -> Finding:
+    """Where the job asks for more than the level ever has, nothing that ends helps."""
+    is_above_all = need.milli > level.most
+    fitting = min(level.most, available or level.most)
+    grows = state.accounts.tenants[TENANT_PARENT, level.row] == NONE
+    lifts = (TenantSet.__name__, NodeAdded.__name__) if grows else (TenantSet.__name__,)
+    return make_finding(
         ReasonCode.QUOTA,
-        f"{_quota_in_words(state, row)}; it asks for {number_in_words(need.milli)} more",
-        fix=fix,
+        f"{_quota_in_words(state, level.row)}; it asks for {number_in_words(need.milli)} more",
+        fix=f"ask for at most {devices_in_words(fitting)}" if fitting > 0 and (available or is_above_all) else "",
         needed_milli=need.milli,
-        available_milli=available,
-        blockers=_holders(state, JOB_TENANT, _rows_below(state, row)),
-        helped_by=(*DEVICES_GIVEN_BACK, TenantSet.__name__),
+        available_milli=level.left,
+        blockers=() if is_above_all else _holders(state, JOB_TENANT, _rows_below(state, level.row)),
+        helped_by=lifts if is_above_all else (*DEVICES_GIVEN_BACK, *lifts),
     )
-    return [finding]
 
 
 def _quota_in_words(state: ClusterState, row: int) -> str:
+    """Only the root, and tenants with a quota and a borrowing limit, can be short by themselves."""
     column = state.accounts.tenants[:, row].tolist()
-    used = number_in_words(column[TENANT_USED])
-    name = f"tenant {state.accounts.tenant_specs[row].name}"
     if column[TENANT_PARENT] == NONE:
         share = f"{number_in_words(column[TENANT_TAKEN])} of {devices_in_words(column[TENANT_SUBTREE])}"
         return f"all tenants together hold {share} that they may lend one another"
-    if not column[TENANT_HAS_QUOTA]:
-        return f"{name} has no quota of its own and holds {used}; the rest of the cluster is promised to others"
+    text = f"quota of tenant {state.accounts.tenant_specs[row].name}: {number_in_words(column[TENANT_USED])} held of "
+    text += f"{number_in_words(column[TENANT_NOMINAL])}, borrows "
     borrowed = borrowed_milli(state.accounts.tenants, row)
-    text = f"quota of {name}: {used} held of {number_in_words(column[TENANT_NOMINAL])}"
-    limit = column[TENANT_BORROW_MAX]
-    if limit >= UNLIMITED:
-        return f"{text}, borrows {number_in_words(borrowed)}, and nobody lends more"
-    return f"{text}, borrows {number_in_words(borrowed)} of at most {number_in_words(limit)}"
+    return f"{text}{number_in_words(borrowed)} of at most {number_in_words(column[TENANT_BORROW_MAX])}"
 
 
 def _rows_below(state: ClusterState, row: int) -> set[int]:
-    """The tenant and all below it; parents come before their children."""
-    below = {row}
+    """The tenant and those below it whose use counts there; parents come before their children."""
+    below, tenants = {row}, state.accounts.tenants
     for other in range(row + 1, state.accounts.tenant_count):
-        if int(state.accounts.tenants[TENANT_PARENT, other]) in below:
+        if int(tenants[TENANT_PARENT, other]) in below and tenants[TENANT_TAKEN, other] > tenants[TENANT_KEPT, other]:
             below.add(other)
     return below
 

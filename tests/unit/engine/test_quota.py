@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from clearway.engine import quota
 from clearway.engine import tables as t
+from clearway.engine.explain_limits import short_levels
 from clearway.model.units import FOREVER_MS
 
 
@@ -288,3 +289,19 @@ def test_guarantee_is_reclaimable_by_stopping_borrowers(tenants, wishes):
         assert victims, "the guarantee is out of reach"
         row, milli = holdings.pop(victims[-1])
         quota.tenant_take(tenants, row, -milli)
+
+
+@settings(max_examples=200, deadline=None)
+@given(trees(), takes)
+def test_the_levels_that_are_told_as_short_are_those_that_refuse(tenants, wishes):
+    empty = tenants.copy()
+    admit_all(tenants, wishes)
+    if not tenants[t.TENANT_LIMITED, 0]:
+        return
+    for row in range(tenants.shape[1]):
+        available = quota.tenant_available(tenants, row)
+        assert short_levels(tenants, row, available) == []
+        assert short_levels(tenants, row, available + 1)
+        all_levels = short_levels(tenants, row, 1_000_000)
+        assert min(level.left for level in all_levels) == available
+        assert min(level.most for level in all_levels) == quota.tenant_available(empty, row)
