@@ -138,12 +138,13 @@ def test_pods_that_name_queues_of_kueue_and_kai_lie_in_them(cluster, tmp_path):
     cluster.add_node("n1", gpus=1)
     cluster.add_pod("kueue", labels={"kueue.x-k8s.io/queue-name": "low"})
     cluster.add_pod("kai", labels={"kai.scheduler/queue": "high"})
-    queues = (QueueSpec(name="low"), QueueSpec(name="high", priority=100))
+    cluster.add_job("job", 2, annotations={"kueue.x-k8s.io/queue-name": "team"})
+    queues = (QueueSpec(name="low"), QueueSpec(name="high", priority=100), QueueSpec(name="team"))
     with Scheduling(cluster.kubeconfig, tmp_path / "clearway.db", queues=queues) as scheduling:
         until("one of them bound", lambda: bound(cluster.pods()))
 
         def queues_seen():
-            jobs = [scheduling.control.job(JobId(number)) for number in (1, 2)]
+            jobs = [scheduling.control.job(JobId(number)) for number in (1, 2, 3)]
             return {job.queue for job in jobs if job is not None}
 
-        until("both in their queues", lambda: queues_seen() == {"low", "high"})
+        until("all in their queues", lambda: queues_seen() == {"low", "high", "team"})
