@@ -99,8 +99,9 @@ def _wrap_podman(program: str, image: str, argv: Sequence[str], place: Place) ->
         manager = ("--cgroup-manager=cgroupfs",)
         groups = (f"--cgroup-parent=/{place.group}", "--pid=host")
     limits = _limits() if place.uid == 0 else ()
-    options = ("--rm", *groups, *limits, "--network=host", "--preserve-fds=1", "--env-host")
-    return (program, *manager, "run", *options, *volumes, "--workdir", place.workdir, image, *_inside(argv))
+    first, *others = _inside(argv)  # instead of an entry point of the image's, whose arguments they would be
+    options = ("--rm", *groups, *limits, "--network=host", "--preserve-fds=1", "--env-host", f"--entrypoint={first}")
+    return (program, *manager, "run", *options, *volumes, "--workdir", place.workdir, image, *others)
 
 
 def _limits() -> tuple[str, str]:
