@@ -1,7 +1,10 @@
 """One workload under one policy in the twin: from what a person named to what happened."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
+
+import numpy as np
 
 from clearway.bootstrap.inputs import ProgressCallback, choose_cluster, find_speeds, read_faults, read_site, read_trace
 from clearway.bootstrap.policies import read_policy
@@ -9,6 +12,8 @@ from clearway.engine.policy import Policy
 from clearway.forecast.runtime import RuntimeHistory
 from clearway.kernel import Kernel
 from clearway.model.cluster import ClusterSpec, QueueSpec, TenantSpec
+from clearway.model.ids import JobId
+from clearway.model.plan import ReasonCode
 from clearway.sim.bounds import Bounds, compute_bounds
 from clearway.sim.bounds_ceiling import SpeedCeiling, ceiling_of_spec, ceiling_of_speeds
 from clearway.sim.checkers import ShadowCluster, StateChecker
@@ -16,9 +21,12 @@ from clearway.sim.demand import forecast_demand
 from clearway.sim.faults import Fault
 from clearway.sim.metrics import Metrics, compute_metrics
 from clearway.sim.profiles import SpeedModel
-from clearway.sim.result import NEVER_MS, SimResult
+from clearway.sim.result import NEVER_MS, JobColumns, SimResult
 from clearway.sim.twin import WatchesDecisions, run_twin
 from clearway.sim.workload import Workload
+
+EXPLAINED_MAX: Final = 200
+"""Jobs that never started of which it is asked why: each costs up to some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +61,25 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unstarted:
+    """Jobs that never started, for one reason: how many, the first of them, and what was in its way at the end; "" for
+    those beyond EXPLAINED_MAX."""
+
+    count: int
+    job: JobId
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What happened. bounds: about the jobs that finished, so that the gap compares like with like."""
+    """What happened. bounds: about the jobs that finished, so that the gap compares like with like. unstarted: one
+    for each reason."""
 
     workload: Workload
     result: SimResult
     metrics: Metrics
     bounds: Bounds
+    unstarted: tuple[Unstarted, ...] = ()
 
 
 def prepare(request: SimulationRequest, progress: ProgressCallback | None = None) -> Prepared:
@@ -87,12 +107,29 @@ def prepare(request: SimulationRequest, progress: ProgressCallback | None = None
 def run_prepared(prepared: Prepared, progress: ProgressCallback | None = None) -> Run:
     """Replay and measure."""
     ceiling = ceiling_of_spec if prepared.speeds is None else ceiling_of_speeds(prepared.speeds)
-    return measure(simulate(prepared, progress), prepared.workload, prepared.cluster, ceiling)
+    kernel = Kernel(prepared.policy, RuntimeHistory())
+    run = measure(_replay(kernel, prepared, progress), prepared.workload, prepared.cluster, ceiling)
+    return replace(run, unstarted=_explain_unstarted(kernel, run.result.jobs))
+
+
+def _explain_unstarted(kernel: Kernel, jobs: JobColumns) -> tuple[Unstarted, ...]:
+    """By reason, the first of each job; the kernel is as the replay left it."""
+    rows = np.flatnonzero((jobs.start_ms == NEVER_MS) & (jobs.end_ms == NEVER_MS))
+    found: dict[ReasonCode, Unstarted] = {}
+    for job in map(JobId, jobs.job[rows[:EXPLAINED_MAX]].tolist()):
+        reason = kernel.explain(job).reasons[0]
+        first = found.get(reason.code, Unstarted(count=0, job=job, why=reason.message))
+        found[reason.code] = replace(first, count=first.count + 1)
+    rest = jobs.job[rows[EXPLAINED_MAX:]].tolist()
+    return (*found.values(), *(Unstarted(count=len(rest), job=JobId(job), why="") for job in rest[:1]))
 
 
 def simulate(prepared: Prepared, progress: ProgressCallback | None = None) -> SimResult:
     """Replay the workload through a kernel of its own. progress: called with (jobs ended, jobs in all)."""
-    kernel = Kernel(prepared.policy, RuntimeHistory())
+    return _replay(Kernel(prepared.policy, RuntimeHistory()), prepared, progress)
+
+
+def _replay(kernel: Kernel, prepared: Prepared, progress: ProgressCallback | None) -> SimResult:
     return run_twin(
         kernel,
         prepared.workload,

@@ -89,6 +89,8 @@ CHINESE: Final[Mapping[str, str]] = {
     "Preemptions": "抢占次数",
     "Lost": "损失",
     "and {count} more jobs": "另有 {count} 个作业",
+    "{count} job(s) never started, the first of them job {job}: {why}": "{count} 个作业从未启动，其中第一个是作业 {job}：{why}",
+    "of so many it is not asked why": "数量过多，不再逐一说明原因",
     "{jobs} jobs in {wall}: {rate} jobs/s, {events} events, {memory} MiB at most": "{jobs} 个作业用时 {wall}：每秒 {rate} 个作业，{events} 个事件，内存最多 {memory} MiB",
     "{workload} under {policy} on {cluster}": "{workload}，策略 {policy}，集群 {cluster}",
     "{workload} on {cluster}, {count} seed(s); * best of the column": "{workload}，集群 {cluster}，{count} 个种子；* 为该列最优",

@@ -45,6 +45,10 @@ def show_run(session: Session, run: Run) -> None:
     for title, name in GROUPS:
         _show_groups(session, session.translate(title), getattr(run.metrics, name))
     show_skipped(session, run.workload.skipped)
+    for reason in run.unstarted:
+        why = reason.why or session.say("of so many it is not asked why")
+        text = "{count} job(s) never started, the first of them job {job}: {why}"
+        session.note(text, count=reason.count, job=reason.job, why=why)
     for note in (*run.workload.notes, *run.bounds.notes):
         session.note("{note}", note=note)
     stats = run.result.stats

@@ -110,6 +110,14 @@ def test_simulate_shows_metrics_limits_and_what_was_left_out(trace):
     assert "Left out 1" in result.stderr
 
 
+def test_simulate_says_how_many_jobs_never_started_and_why(trace):
+    arguments = ("simulate", trace, "--cluster", "1x2", "--policy", "easy")
+    told = run(*arguments).stderr
+    assert "1 job(s) never started, the first of them job 2: NeverFits: asks for 4 replicas of 1 device" in told
+    assert "1 个作业从未启动，其中第一个是作业 2：NeverFits" in run(*arguments, language="zh").stderr
+    assert "never started" not in run("simulate", trace, "--cluster", "1x4", "--policy", "easy").stderr
+
+
 def test_simulate_writes_a_row_per_job_from_the_first_submit(trace, tmp_path):
     path = tmp_path / "new folder" / "jobs.csv"
     result = run("simulate", trace, "--cluster", "1x4", "--policy", "fifo", "--jobs-csv", str(path))
