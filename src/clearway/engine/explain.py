@@ -31,6 +31,7 @@ from clearway.engine.records import Claim, JobRecord
 from clearway.engine.scene import (
     Need,
     Scene,
+    empty_scene,
     fits,
     make_need,
     present_scene,
@@ -41,10 +42,14 @@ from clearway.engine.state import ClusterState
 from clearway.engine.tables import (
     DEVICE_OWNER,
     JOB_BYPASSED,
+    JOB_CLASS,
     JOB_MILLI,
     JOB_PLANNED_MS,
     JOB_REASON,
+    JOB_REPLICAS,
+    JOB_REPLICAS_MIN,
     JOB_SAVED_MS,
+    JOB_WIDEST,
     NONE,
     PHASE_BLOCKED,
 )
@@ -55,8 +60,17 @@ from clearway.model.ids import JobId
 from clearway.model.plan import Explanation, ReasonCode
 from clearway.model.units import FOREVER_MS
 
-OWN_LIMITS = (ReasonCode.QUOTA, ReasonCode.QUEUE_LIMIT, ReasonCode.QUEUE_JOB_LIMIT, ReasonCode.HEADROOM)
-"""Reasons of jobs that wait for a limit of their own and hold nobody up."""
+HARMLESS = (
+    ReasonCode.QUOTA,
+    ReasonCode.QUEUE_LIMIT,
+    ReasonCode.QUEUE_JOB_LIMIT,
+    ReasonCode.HEADROOM,
+    ReasonCode.NEVER_FITS,
+)
+"""Reasons of jobs that wait for a limit of their own, or can never start, and hold nobody up."""
+
+KINDS_MAX = 256
+"""Kinds of jobs ahead of which it is asked whether they could ever start; of more it is taken for granted."""
 
 
 def explain(state: ClusterState, job: JobId) -> Explanation:
@@ -212,6 +226,8 @@ def _find_ahead(state: ClusterState, record: JobRecord, *, waits_for_room: bool)
         text = f"a cycle looks at {state.policy.scan_max} waiting jobs, and as many are ahead of it; the next goes on"
         return [make_finding(ReasonCode.CYCLE_CUT, text, helped_by=(TimerFired.__name__,))]
     ahead = _waiting_for_devices(state, rows[: places[0]])
+    if not _nothing_passes(state, ahead):
+        ahead = _able_to_start(state, ahead)
     if len(ahead) == 0 or not waits_for_room:
         return []
     jobs = tuple(state.by_row[row].spec.id for row in ahead[:BLOCKERS_MAX].tolist())
@@ -223,10 +239,25 @@ def _find_ahead(state: ClusterState, record: JobRecord, *, waits_for_room: bool)
 
 
 def _waiting_for_devices(state: ClusterState, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Those of the rows whose jobs do not wait for a limit of their own."""
-    limits = [REASONS.index(code) for code in OWN_LIMITS]
-    waiting: NDArray[np.int64] = rows[~np.isin(state.rows.table[JOB_REASON, rows], limits)]
+    """Those of the rows whose jobs may hold others up."""
+    harmless = [REASONS.index(code) for code in HARMLESS]
+    waiting: NDArray[np.int64] = rows[~np.isin(state.rows.table[JOB_REASON, rows], harmless)]
     return waiting
+
+
+def _able_to_start(state: ClusterState, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Those of the rows whose jobs would fit if nothing ran and nothing were down. The planner writes down that one
+    never does only where it would make a reservation for it."""
+    replicas = state.rows.table[JOB_REPLICAS_MIN if state.policy.elasticity.enabled else JOB_REPLICAS, rows]
+    kinds = np.stack([state.rows.table[JOB_CLASS, rows], state.rows.table[JOB_WIDEST, rows], replicas])
+    _, first, kind = np.unique(kinds, axis=1, return_index=True, return_inverse=True)
+    is_able = np.ones(len(first), dtype=np.bool_)
+    scene = empty_scene(state, with_failed=True)
+    for place, row in enumerate(rows[first[:KINDS_MAX]].tolist()):
+        record = state.by_row[row]
+        is_able[place] = fits(scene, make_need(state, record, state.policy.least_replicas(record.spec)))
+    able: NDArray[np.int64] = rows[is_able[kind.reshape(-1)]]
+    return able
 
 
 def _nothing_passes(state: ClusterState, ahead: NDArray[np.int64]) -> str:

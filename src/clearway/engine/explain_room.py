@@ -152,18 +152,10 @@ def find_never(state: ClusterState, need: Need) -> Finding | None:
     scene = empty_scene(state, with_failed=True)
     if fits(scene, need):
         return None
-    for constraint in constraints_of(state, need):
-        if fits(scene, constraint.need):
-            text = f"{constraint.text}; {_most_there(scene, need, constraint)}"
-            break
-    else:
-        most = int(free_milli_by_node(scene, need).max(initial=0))
-        text = f"asks for {gang_in_words(need)}; the cluster has {devices_in_words(int(scene.share.sum()))}"
-        text += f", at most {number_in_words(most)} on one node"
     fix = smaller_request(scene, need, "could start when they are free")
     return make_finding(
         ReasonCode.NEVER_FITS,
-        text,
+        _why_never(scene, need),
         fix=fix or "cancel it and ask for what the cluster has",
         needed_milli=need.milli,
         available_milli=int(scene.share.sum()),
@@ -171,9 +163,65 @@ def find_never(state: ClusterState, need: Need) -> Finding | None:
     )
 
 
-def _most_there(scene: Scene, need: Need, constraint: Constraint) -> str:
-    """What the cluster has of the thing that a constraint asks too much of."""
+def _why_never(scene: Scene, need: Need) -> str:
+    """What alone keeps the job from fitting anywhere; else all that it asks too much of, each by itself; else all of
+    which there is not enough together."""
+    asked = constraints_of(scene.state, need)
+    alone = [one for one in asked if fits(scene, one.need)]
+    if len(alone) == 1:
+        return f"{alone[0].text}; {_most_there(scene, need, alone[0], need)}"
+    parts = [] if alone else _too_much(scene, need, asked)
+    if parts:
+        return "; it also ".join(parts)
+    return f"{list_in_words([one.text for one in alone or asked])}; {_most_together(scene, need)}"
+
+
+def _too_much(scene: Scene, need: Need, asked: list[Constraint]) -> list[str]:
+    """The size of the job, and each thing that it asks, where the cluster could not even give this alone."""
+    bare = _bare(need)
+    parts = []
+    is_too_large = not fits(scene, bare)
+    if is_too_large:
+        most = int(free_milli_by_node(scene, bare).max(initial=0))
+        text = f"asks for {gang_in_words(need)}; the cluster has {devices_in_words(int(scene.share.sum()))}"
+        parts.append(f"{text}, at most {number_in_words(most)} on one node")
+    for one in asked:
+        only = _only(need, one)
+        if not fits(scene, only) and not (is_too_large and one.code is ReasonCode.TOPOLOGY):
+            parts.append(f"{one.text}; {_most_there(scene, need, one, only)}")
+    return parts
+
+
+def _bare(need: Need) -> Need:
+    return replace(need, models=NONE, device_memory=0, labels=0, cpu=0, memory=0, is_exclusive=False, widest=LEVEL_SITE)
+
+
+def _only(need: Need, constraint: Constraint) -> Need:
+    """The least that is asked together with this one thing: a device of one replica; for a domain, all replicas."""
+    changed, bare = constraint.need, _bare(need)
+    if changed.widest != need.widest:
+        return replace(bare, widest=need.widest)
+    return replace(
+        bare,
+        replicas=1,
+        devices=min(need.devices, 1),
+        models=need.models if changed.models != need.models else NONE,
+        device_memory=need.device_memory - changed.device_memory,
+        labels=need.labels if changed.labels != need.labels else 0,
+        cpu=need.cpu - changed.cpu,
+        memory=need.memory - changed.memory,
+    )
+
+
+def _most_together(scene: Scene, need: Need) -> str:
+    return f"{room_in_domain(scene, need)} of {need.replicas} such replicas fit even when nothing runs"
+
+
+def _most_there(scene: Scene, need: Need, constraint: Constraint, gang: Need) -> str:
+    """What the cluster has of the thing that a constraint asks too much of. gang: what is to fit into one domain."""
     changed = constraint.need
+    if changed.widest == need.widest and fits(scene, _only(need, constraint)):
+        return _most_together(scene, need)
     if changed.models != need.models:
         names = [name for name in scene.state.inventory.models.names if _has_model(scene, name)]
         return f"the cluster has {list_in_words(names[:NAMES_MAX]) if names else 'no devices'}"
@@ -184,7 +232,7 @@ def _most_there(scene: Scene, need: Need, constraint: Constraint) -> str:
     if changed.device_memory != need.device_memory:
         return f"the largest device has {memory_in_words(int(scene.device_memory.max(initial=0)))}"
     if changed.widest != need.widest:
-        return f"at most {room_in_domain(scene, need)} fit into one even when it is empty"
+        return f"at most {room_in_domain(scene, gang)} fit into one even when it is empty"
     return "the cluster has too few of them"
 
 
@@ -235,9 +283,11 @@ def find_in_use(scene: Scene, need: Need) -> list[Finding]:
     blockers = holders_by_end(scene, need)
     found = [*_find_held_back(scene, need), *_find_constraints(scene, need, blockers)]
     free = int(free_milli_by_node(scene, need).sum())
+    lacking = [] if found else _find_lacking(scene, need, blockers)
+    found += lacking
     if free < need.milli:
         found.append(_totals_short(scene, need, free, blockers))
-    elif not found:
+    elif not found or (lacking and not fits(scene, replace(need, cpu=0, memory=0, is_exclusive=False))):
         found.append(_not_together(scene, need, free, blockers))
     return found
 
@@ -257,6 +307,33 @@ def _find_constraints(scene: Scene, need: Need, blockers: tuple[JobId, ...]) -> 
         for constraint in constraints_of(scene.state, need)
         if fits(scene, constraint.need)
     ]
+
+
+def _find_lacking(scene: Scene, need: Need, blockers: tuple[JobId, ...]) -> list[Finding]:
+    """What is short by itself, if not alone: the job would not fit if all but this were free."""
+    up = empty_scene(scene.state, with_failed=False)
+    found = []
+    for one in constraints_of(scene.state, need):
+        if one.need.cpu != need.cpu:
+            others = replace(up, cpu=scene.cpu)
+        elif one.need.memory != need.memory:
+            others = replace(up, memory=scene.memory)
+        elif one.need.is_exclusive != need.is_exclusive:
+            others = replace(up, is_held=scene.is_held)
+        else:
+            continue
+        fitting = room_in_domain(others, need)
+        if fitting < need.replicas:
+            finding = make_finding(
+                one.code,
+                f"{one.text}; enough for {fitting} of {need.replicas} is free now",
+                needed_milli=need.milli,
+                available_milli=int(free_milli_by_node(scene, need).sum()),
+                blockers=blockers,
+                helped_by=DEVICES_GIVEN_BACK,
+            )
+            found.append(finding)
+    return found
 
 
 def _find_held_back(scene: Scene, need: Need) -> list[Finding]:
