@@ -4,6 +4,8 @@ The answer is worked out anew from the tables, apart from the planner's code, so
 not look at. It changes nothing. Nothing may wait without a reason: `check_reasons`.
 """
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,6 +21,7 @@ from clearway.engine.explain_room import (
     BLOCKERS_MAX,
     DEVICES_COME_UP,
     DEVICES_GIVEN_BACK,
+    START_NOW,
     Finding,
     find_down,
     find_in_use,
@@ -84,7 +87,8 @@ def explain(state: ClusterState, job: JobId) -> Explanation:
     if record.phase not in (*WAITING, PHASE_BLOCKED) or record.cancelled:
         return Explanation(job=job)
     findings = _find_all(state, record)
-    fix = next((finding.fix for finding in findings if finding.fix), "")
+    fixes = [finding.fix for finding in findings if finding.fix]
+    fix = next((fix for fix in fixes if fix.endswith(START_NOW)), fixes[0] if fixes else "")
     return Explanation(
         job=job,
         reasons=tuple(finding.reason for finding in findings),
@@ -138,16 +142,37 @@ def _find_all(state: ClusterState, record: JobRecord) -> list[Finding]:
         return [*blocks, never, *limits]
     down = find_down(state, plain)
     closed = find_closed(state, record, need, plain) if down is None else None
-    room = [one for one in (down, closed) if one is not None] or find_in_use(scene, need)
+    room = [one for one in (down, closed) if one is not None] or find_in_use(
+        scene, need, lambda other: _what_else(scene, record, other)
+    )
     if record.phase == PHASE_BLOCKED:
         return [*blocks, *limits, *room] if blocks else [*_as_recorded(state, record), *limits, *room]
     beside = [] if room else _find_reserved(scene, record, need)
     power = find_power(scene, record, need, has_room=not (room or beside))
+    if limits or power:  # an earlier end alone would not do
+        beside = [replace(finding, fix="") for finding in beside]
     if room and down is None and closed is None:
         room = [*room, *find_protected(scene, record, need), *find_budgeted(scene, record, need)]
     found = [*limits, *power, *room, *beside] or find_neighbours(state, record)
     found.extend(_find_ahead(state, record, waits_for_room=bool(room or beside or power) or not found))
     return found or _as_recorded(state, record)
+
+
+def _what_else(scene: Scene, record: JobRecord, need: Need) -> str:
+    """What keeps the job from starting now with another need for which there is room; "" = nothing."""
+    state = scene.state
+    found = find_blocks(state, record) or find_limits(scene, record, need)
+    if record.phase == PHASE_BLOCKED and not found:
+        found = _as_recorded(state, record)
+    found = found or find_power(scene, record, need, has_room=True) or _find_reserved(scene, record, need)
+    if found:
+        return found[0].reason.message
+    rows = rows_in_turn(state)
+    places = np.flatnonzero(rows == record.row)
+    ahead = _waiting_for_devices(state, rows[: places[0]]) if len(places) else rows[:0]
+    return (
+        f"jobs are ahead of it{_nothing_passes(state, ahead)}" if _nothing_passes(state, ahead) and len(ahead) else ""
+    )
 
 
 def _as_recorded(state: ClusterState, record: JobRecord) -> list[Finding]:
@@ -184,7 +209,7 @@ def _find_reserved(scene: Scene, record: JobRecord, need: Need) -> list[Finding]
     text = f"devices are free, but {jobs_in_words(jobs[:BLOCKERS_MAX])} ahead of it "
     text += f"{'is' if len(jobs) == 1 else 'are'} to have them, the first in {time_in_words(start_ms - state.now_ms)}"
     latest = _latest_harmless_end_ms(scene, need, before)
-    fix = f"if it were to end within {time_in_words(latest - state.now_ms)} (time limit or estimate) it could start now"
+    fix = f"if it were to end within {time_in_words(latest - state.now_ms)} (time limit or estimate) {START_NOW}"
     finding = make_finding(
         ReasonCode.RESERVED,
         text,

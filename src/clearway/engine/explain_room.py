@@ -3,6 +3,8 @@
 Each question is a what-if of `scene`: the job fits if this one thing were otherwise, so this one thing is a reason.
 """
 
+from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -47,12 +49,25 @@ DEVICES_GIVEN_BACK: Final = (JobFinished.__name__, JobStopped.__name__, JobSuspe
 DEVICES_COME_UP: Final = (NodeUp.__name__, DeviceUp.__name__, NodeAdded.__name__)
 
 
+START_NOW: Final = "it could start now"
+"""Ends a fix that is enough by itself."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One reason, and what would put it out of the way at the least cost; "" = only waiting does."""
 
     reason: Rejection
     fix: str = ""
+
+
+Barred = Callable[[Need], str]
+"""What would keep the job from starting now with another need, if there is room for that; "" = nothing."""
+
+
+def not_barred(_: Need) -> str:
+    """For what-ifs about another time than now: limits and other jobs may be otherwise by then."""
+    return ""
 
 
 def make_finding(
@@ -152,7 +167,7 @@ def find_never(state: ClusterState, need: Need) -> Finding | None:
     scene = empty_scene(state, with_failed=True)
     if fits(scene, need):
         return None
-    fix = smaller_request(scene, need, "could start when they are free")
+    fix = smaller_request(scene, need, "it could start when they are free")
     return make_finding(
         ReasonCode.NEVER_FITS,
         _why_never(scene, need),
@@ -261,7 +276,7 @@ def find_down(state: ClusterState, need: Need) -> Finding | None:
     return make_finding(
         ReasonCode.NODES_DOWN,
         f"asks for {gang_in_words(need)}, for which it needs what is not available ({'; '.join(parts)})",
-        fix=smaller_request(up, need, "could start before they are back") or _undrain(drained),
+        fix=smaller_request(up, need, "it could start before they are back") or _undrain(drained),
         needed_milli=need.milli,
         available_milli=int(free_milli_by_node(up, need).sum()),
         helped_by=DEVICES_COME_UP,
@@ -276,29 +291,32 @@ def _named(nodes: list[str]) -> str:
 # --- what is in use -----------------------------------------------------------------------------------------------
 
 
-def find_in_use(scene: Scene, need: Need) -> list[Finding]:
-    """Why the job does not fit beside what runs; empty when it does."""
+def find_in_use(scene: Scene, need: Need, barred: Barred) -> list[Finding]:
+    """Why the job does not fit beside what runs; empty when it does.
+
+    A smaller request is proposed only if it would start now: `barred` says what else holds it.
+    """
     if fits(scene, need):
         return []
     blockers = holders_by_end(scene, need)
-    found = [*_find_held_back(scene, need), *_find_constraints(scene, need, blockers)]
+    found = [*_find_held_back(scene, need), *_find_constraints(scene, need, blockers, barred)]
     free = int(free_milli_by_node(scene, need).sum())
     lacking = [] if found else _find_lacking(scene, need, blockers)
     found += lacking
     if free < need.milli:
-        found.append(_totals_short(scene, need, free, blockers))
+        found.append(_totals_short(scene, need, free, blockers, barred))
     elif not found or (lacking and not fits(scene, replace(need, cpu=0, memory=0, is_exclusive=False))):
-        found.append(_not_together(scene, need, free, blockers))
+        found.append(_not_together(scene, need, free, blockers, barred))
     return found
 
 
-def _find_constraints(scene: Scene, need: Need, blockers: tuple[JobId, ...]) -> list[Finding]:
+def _find_constraints(scene: Scene, need: Need, blockers: tuple[JobId, ...], barred: Barred) -> list[Finding]:
     """One thing that the job asks for keeps it from fitting: without it, it would."""
     return [
         make_finding(
             constraint.code,
             f"{constraint.text}; {room_in_domain(scene, need)} of {need.replicas} such replicas fit now",
-            fix=f"{constraint.without} it could start now",
+            fix="" if barred(constraint.need) else f"{constraint.without} {START_NOW}",
             needed_milli=need.milli,
             available_milli=int(free_milli_by_node(scene, need).sum()),
             blockers=blockers,
@@ -352,8 +370,9 @@ def _find_held_back(scene: Scene, need: Need) -> list[Finding]:
     return found
 
 
-def _totals_short(scene: Scene, need: Need, free: int, blockers: tuple[JobId, ...]) -> Finding:
+def _totals_short(scene: Scene, need: Need, free: int, blockers: tuple[JobId, ...], barred: Barred) -> Finding:
     """Fewer devices are free than the job asks for, wherever they are."""
+    fix = smaller_request(scene, need, START_NOW, barred)
     up = empty_scene(scene.state, with_failed=False)
     total = int(free_milli_by_node(up, need).sum())
     which = f" of {models_in_words(scene.state, need)}" if need.models != NONE else ""
@@ -365,8 +384,9 @@ def _totals_short(scene: Scene, need: Need, free: int, blockers: tuple[JobId, ..
     )
     return make_finding(
         ReasonCode.RESOURCES,
-        f"needs {devices_in_words(need.milli)}{which}; {held}{next_end(scene.state, blockers)}",
-        fix=smaller_request(scene, need, "could start now"),
+        f"needs {devices_in_words(need.milli)}{which}; {held}{next_end(scene.state, blockers)}"
+        f"{'' if fix else _held_back(scene, need, barred)}",
+        fix=fix,
         needed_milli=need.milli,
         available_milli=free,
         blockers=blockers,
@@ -374,9 +394,10 @@ def _totals_short(scene: Scene, need: Need, free: int, blockers: tuple[JobId, ..
     )
 
 
-def _not_together(scene: Scene, need: Need, free: int, blockers: tuple[JobId, ...]) -> Finding:
+def _not_together(scene: Scene, need: Need, free: int, blockers: tuple[JobId, ...], barred: Barred) -> Finding:
     """Enough is free in all, but not where, or not together with CPUs and memory as, the job needs it."""
     fitting = room_in_domain(scene, need)
+    fix = smaller_request(scene, need, START_NOW, barred)
     code = ReasonCode.FRAGMENTATION
     if need.devices == 0 or fits(scene, replace(need, cpu=0, memory=0)):
         code = ReasonCode.RESOURCES
@@ -385,8 +406,8 @@ def _not_together(scene: Scene, need: Need, free: int, blockers: tuple[JobId, ..
         text = f"{_spread_in_words(free_milli_by_node(scene, need))}, but {_lack_in_words(need, fitting)}"
     return make_finding(
         code,
-        text,
-        fix=smaller_request(scene, need, "could start now"),
+        text if fix else text + _held_back(scene, need, barred),
+        fix=fix,
         needed_milli=need.milli,
         available_milli=free,
         blockers=blockers,
@@ -415,31 +436,51 @@ def _lack_in_words(need: Need, fitting: int) -> str:
     return f"only {fitting} of {need.replicas} replicas find {number_in_words(need.devices * MILLI)} on one node"
 
 
-def smaller_request(scene: Scene, need: Need, then: str) -> str:
-    """The change of size that costs the job least and makes it fit: other replicas, fewer replicas, fewer devices."""
+def smaller_request(scene: Scene, need: Need, then: str, barred: Barred = not_barred) -> str:
+    """The change of size that costs the job least, makes it fit and is not barred.
+
+    Tried in this order: other replicas, fewer replicas, fewer devices. then: what would be so, as the sentence ends.
+    """
     total = need.replicas * need.devices
     if need.share == MILLI:
         for each in range(need.devices - 1, 0, -1):
-            if total % each == 0 and fits(scene, replace(need, devices=each, replicas=total // each)):
+            if total % each == 0 and _would_do(scene, replace(need, devices=each, replicas=total // each), barred):
                 other = replace(need, devices=each, replicas=total // each)
-                return f"as {gang_in_words(other)} instead of {gang_in_words(need)} it {then}"
-    fewer = room_in_domain(scene, need)
+                return f"as {gang_in_words(other)} instead of {gang_in_words(need)} {then}"
+    fewer = _most_replicas(scene, need, barred)
     if fewer > 0:
-        return f"with {count_in_words(fewer, 'replica')} instead of {need.replicas} it {then}"
+        return f"with {count_in_words(fewer, 'replica')} instead of {need.replicas} {then}"
     if need.share < MILLI:
-        return _smaller_share(scene, need, then)
+        return _smaller_share(scene, need, then, barred)
     for each in range(need.devices - 1, 0, -1):
-        if fits(scene, replace(need, devices=each)):
-            return f"with at most {gang_in_words(replace(need, devices=each))} instead of {need.devices} it {then}"
+        if _would_do(scene, replace(need, devices=each), barred):
+            return f"with at most {gang_in_words(replace(need, devices=each))} instead of {need.devices} {then}"
     return ""
 
 
-def _smaller_share(scene: Scene, need: Need, then: str) -> str:
+def _would_do(scene: Scene, need: Need, barred: Barred) -> bool:
+    return fits(scene, need) and not barred(need)
+
+
+def _most_replicas(scene: Scene, need: Need, barred: Barred) -> int:
+    """The most replicas that fit and are not barred; what bars some bars more too."""
+    counts = range(1, min(room_in_domain(scene, need), need.replicas - 1) + 1)
+    return bisect_left(counts, True, key=lambda count: bool(barred(replace(need, replicas=count))))
+
+
+def _smaller_share(scene: Scene, need: Need, then: str, barred: Barred) -> str:
     most = int(np.where(suits_pools(scene, need)[scene.device_pool], scene.share, 0).max(initial=0))
     smaller = replace(need, share=min(most, need.share))
-    if most == 0 or not fits(scene, smaller):
+    if most == 0 or not _would_do(scene, smaller, barred):
         return ""
-    return f"with a share of {number_in_words(most)} instead of {number_in_words(need.share)} it {then}"
+    return f"with a share of {number_in_words(most)} instead of {number_in_words(need.share)} {then}"
+
+
+def _held_back(scene: Scene, need: Need, barred: Barred) -> str:
+    """What holds even the least that the job could ask for, where that has room: as the end of a sentence."""
+    least = replace(need, replicas=1, devices=min(need.devices, 1))
+    why = barred(least) if least != need and fits(scene, least) else ""
+    return f"; nor would it start if it asked for less ({why})" if why else ""
 
 
 # --- who is in the way --------------------------------------------------------------------------------------------

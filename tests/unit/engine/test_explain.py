@@ -129,6 +129,28 @@ def test_the_cheapest_fix(wishes, fix):
     assert kernel.explain(3).fix == fix
 
 
+def test_a_smaller_request_is_not_proposed_where_something_else_holds_the_job_too():
+    """Two devices are free, for which a job ahead of it is reserved within the hour."""
+    kernel = make_kernel(EASY)
+    add_nodes(kernel, 1, 8)
+    submit(kernel, {"devices": 6, "estimate_ms": HOUR_MS}, {"devices": 8, "estimate_ms": HOUR_MS})
+    submit(kernel, {"devices": 4, "estimate_ms": 2 * HOUR_MS}, {"devices": 4, "estimate_ms": HOUR_MS // 2})
+    long, short = kernel.explain(3), kernel.explain(4)
+    assert long.fix == ""
+    assert "nor would it start if it asked for less (Reservation: " in long.reasons[0].message
+    assert short.fix == "with at most 2 devices instead of 4 it could start now"
+    submit(kernel, {"devices": 2, "estimate_ms": 2 * HOUR_MS}, {"devices": 2, "estimate_ms": HOUR_MS // 2})
+    assert kernel.explain(5).reasons
+    assert kernel.explain(6).reasons == ()
+
+
+def test_a_held_job_is_not_told_to_ask_for_less():
+    kernel = make_kernel()
+    add_nodes(kernel, 1, 4)
+    submit(kernel, {"devices": 2}, {"devices": 4, "held": True})
+    assert kernel.explain(2).fix == "release job 2"
+
+
 def test_a_job_without_devices_waits_for_cpus():
     kernel = make_kernel()
     add_nodes(kernel, 1, 1, cpu_milli=2_000)
