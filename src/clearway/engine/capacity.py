@@ -17,6 +17,7 @@ from clearway.engine.box import (
     Box,
 )
 from clearway.engine.compiled import compiled_inline, compiled_inside
+from clearway.engine.domains import clear_capacity, note_capacity, smallest_domain
 from clearway.engine.hold import class_milli
 from clearway.engine.neighbours import may_join
 from clearway.engine.place import pool_capacity, pool_suits, whole_parts
@@ -33,6 +34,9 @@ from clearway.engine.tables import (
     CLASS_WHEN_EMPTY,
     JOB_CLASS,
     JOB_REPLICAS_MIN,
+    JOB_WIDEST,
+    LEVEL_NODE,
+    LEVEL_SITE,
     NODE_CLAIMS_ALONE,
     NODE_CPU_TOTAL,
     NODE_EXCLUSIVE,
@@ -175,9 +179,10 @@ def future_by_devices(box: Box, cls: int, most: int) -> int:
 
 @compiled_inside
 def capacity_when_empty(box: Box, cls: int) -> int:
-    """Replicas of the class that all nodes would hold if nothing else were there."""
+    """Replicas of the class that all nodes would hold if nothing else were there; each pool's is noted."""
     each = class_milli(box, cls)
     total = 0
+    clear_capacity(box)
     for pool in range(box.meta[META_POOLS]):
         node = box.pools[POOL_NODE, pool]
         if box.eligible[box.classes[CLASS_LABELS, cls], node] == 0 or not pool_suits(box, cls, pool):
@@ -187,6 +192,7 @@ def capacity_when_empty(box: Box, cls: int) -> int:
             count = min(count, box.nodes[NODE_CPU_TOTAL, node] // box.classes[CLASS_CPU, cls])
         if box.classes[CLASS_MEM, cls] > 0:
             count = min(count, box.nodes[NODE_MEM_TOTAL, node] // box.classes[CLASS_MEM, cls])
+        note_capacity(box, pool, count)
         total += count
     return total
 
@@ -198,4 +204,10 @@ def fits_when_empty(box: Box, row: int) -> bool:
     cls = box.jobs[JOB_CLASS, row]
     if box.classes[CLASS_WHEN_EMPTY, cls] == NONE:
         box.classes[CLASS_WHEN_EMPTY, cls] = capacity_when_empty(box, cls)
-    return bool(box.classes[CLASS_WHEN_EMPTY, cls] >= box.jobs[JOB_REPLICAS_MIN, row])
+    least, widest = box.jobs[JOB_REPLICAS_MIN, row], box.jobs[JOB_WIDEST, row]
+    if widest == LEVEL_SITE or least == 1 or box.classes[CLASS_WHEN_EMPTY, cls] < least:
+        return bool(box.classes[CLASS_WHEN_EMPTY, cls] >= least)
+    capacity_when_empty(box, cls)
+    if smallest_domain(box, least, LEVEL_NODE) != NONE:
+        return True
+    return smallest_domain(box, least, widest) != NONE
