@@ -104,9 +104,8 @@ def _preemptible(state: ClusterState) -> IntArray:
 def may_be_evicted(state: ClusterState, row: int) -> IntArray:
     """int64[n]: rows of jobs that may be evicted for the waiting job `row`, now or when their protection is over."""
     rows = _preemptible(state)
-    chosen: IntArray = rows[
-        (ranks_behind(state, rows, row) & ~belongs_to_others(state, rows, row)) | reclaimable(state, rows, row)
-    ]
+    behind = ranks_behind(state, rows, row)
+    chosen: IntArray = rows[(behind & ~belongs_to_others(state, rows, row)) | reclaimable(state, rows, row, behind)]
     return chosen
 
 
@@ -151,17 +150,19 @@ def ranks_behind(state: ClusterState, rows: IntArray, row: int) -> NDArray[np.bo
     return lower
 
 
-def reclaimable(state: ClusterState, rows: IntArray, row: int) -> NDArray[np.bool_]:
+def reclaimable(state: ClusterState, rows: IntArray, row: int, behind: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Which running jobs hold what the waiting job's tenant is entitled to and others borrow, at most: once jobs of its
-    own that may be evicted have left."""
+    own that may be evicted have left. behind: those that rank behind it."""
     table, tenants = state.rows.table, state.accounts.tenants
     result = np.zeros(len(rows), dtype=np.bool_)
     if state.accounts.tenant_count == 1 or state.policy.preemption.mode is PreemptMode.NEVER:
         return result
     mine = int(table[JOB_TENANT, row])
+    if tenants[TENANT_LIMITED, mine] == 0:
+        return result
     spec = state.by_row[row].spec
     theirs = table[JOB_TENANT, rows]
-    own = rows[(theirs == mine) & ranks_behind(state, rows, row)]  # they may leave first
+    own = rows[(theirs == mine) & behind]  # they may leave first
     milli = state.policy.least_replicas(spec) * spec.request.device_milli
     milli = max(milli - int(held_milli(state, own).sum()), 0)
     for tenant in np.unique(theirs).tolist():
@@ -200,8 +201,9 @@ def find_victims(state: ClusterState, row: int, *, evicts: bool = False) -> list
     if len(rows) == 0 or not state.by_row[row].spec.preempts:
         return []
     table = state.rows.table
-    reclaim = reclaimable(state, rows, row)
-    behind = ranks_behind(state, rows, row) & ~belongs_to_others(state, rows, row)
+    behind = ranks_behind(state, rows, row)
+    reclaim = reclaimable(state, rows, row, behind)
+    behind &= ~belongs_to_others(state, rows, row)
     mine = (int(table[JOB_QUEUE_PRIORITY, row]), int(table[JOB_PRIORITY, row]))
     milli = held_milli(state, rows)
     found: list[tuple[tuple[int, int, int, int], Victim]] = []

@@ -570,10 +570,9 @@ class LocalBackend:
             down = [reason for node, reason in nodes.items() if node in note.nodes]
             cause = StopCause.NODE_FAILED if down else StopCause.DEVICE_FAILED
             down = down or [reason for device, reason in devices.items() if device in note.devices]
-            if not down:
-                continue
-            self._tell(note, make_fail(job, note.generation, cause, down[0]))
-            if not note.is_suspended:
+            if down:
+                self._tell(note, make_fail(job, note.generation, cause, down[0]))
+            if down and not note.is_suspended:
                 jobs.add(job)
         return jobs
 
