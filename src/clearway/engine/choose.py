@@ -68,9 +68,9 @@ def choose_victims(
 
 def _cheapest(trial: Trial, row: int, candidates: list[Victim], milder: Mapping[int, Victim]) -> Found | None:
     """Of two searches the one for which less is lost: what is cheapest by device is not where one who holds many leaves
-    for one who needs few."""
+    for one who needs few. Who only shrinks or moves keeps what is not needed."""
     found = _search(trial, row, candidates, milder)
-    if found is None or len(found[0]) == len(candidates):
+    if found is None or not any(victim.way is Way.EVICT for victim in found[0]):
         return found
     needed = trial.state.by_row[row].spec.request.device_milli * found[1].replicas
     if sum(_given_milli(victim) for victim in found[0]) <= needed:
