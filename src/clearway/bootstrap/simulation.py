@@ -26,7 +26,7 @@ from clearway.sim.twin import WatchesDecisions, run_twin
 from clearway.sim.workload import Workload
 
 EXPLAINED_MAX: Final = 200
-"""Jobs that never started of which it is asked why: each costs up to some milliseconds."""
+"""Jobs that never started of which it is asked why: each costs some tens of milliseconds where many others wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

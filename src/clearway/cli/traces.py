@@ -43,7 +43,7 @@ def fit(
     seed: SeedOption = 0,
     json_target: JsonOption = None,
 ) -> None:
-    """Read, fit, write, draw and compare."""
+    """Read, fit, draw, compare and write."""
     from clearway.bootstrap.inputs import fit_trace, read_trace, render_model
     from clearway.cli.show_fits import describe_fit, show_fit
     from clearway.cli.show_traces import show_skipped
