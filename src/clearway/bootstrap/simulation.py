@@ -25,7 +25,7 @@ from clearway.sim.result import NEVER_MS, JobColumns, SimResult
 from clearway.sim.twin import WatchesDecisions, run_twin
 from clearway.sim.workload import Workload
 
-EXPLAINED_MAX: Final = 200
+EXPLAINED_MAX: Final = 20
 """Jobs that never started of which it is asked why: each costs some tens of milliseconds where many others wait."""
 
 
@@ -117,7 +117,9 @@ def _explain_unstarted(kernel: Kernel, jobs: JobColumns) -> tuple[Unstarted, ...
     rows = np.flatnonzero((jobs.start_ms == NEVER_MS) & (jobs.end_ms == NEVER_MS))
     found: dict[ReasonCode, Unstarted] = {}
     for job in map(JobId, jobs.job[rows[:EXPLAINED_MAX]].tolist()):
-        reason = kernel.explain(job).reasons[0]
+        reason = next(iter(kernel.explain(job).reasons), None)
+        if reason is None:
+            continue
         first = found.get(reason.code, Unstarted(count=0, job=job, why=reason.message))
         found[reason.code] = replace(first, count=first.count + 1)
     rest = jobs.job[rows[EXPLAINED_MAX:]].tolist()

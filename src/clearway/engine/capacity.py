@@ -17,7 +17,7 @@ from clearway.engine.box import (
     Box,
 )
 from clearway.engine.compiled import compiled_inline, compiled_inside
-from clearway.engine.domains import clear_capacity, note_capacity, smallest_domain
+from clearway.engine.domains import clear_capacity, level_of_step, note_capacity, smallest_domain
 from clearway.engine.hold import class_milli
 from clearway.engine.neighbours import may_join
 from clearway.engine.place import pool_capacity, pool_suits, whole_parts
@@ -208,6 +208,8 @@ def fits_when_empty(box: Box, row: int) -> bool:
     if widest == LEVEL_SITE or least == 1 or box.classes[CLASS_WHEN_EMPTY, cls] < least:
         return bool(box.classes[CLASS_WHEN_EMPTY, cls] >= least)
     capacity_when_empty(box, cls)
-    if smallest_domain(box, least, LEVEL_NODE) != NONE:
-        return True
-    return smallest_domain(box, least, widest) != NONE
+    for step in range(LEVEL_NODE, LEVEL_SITE + 2):
+        level = level_of_step(step)
+        if level <= max(widest, LEVEL_NODE) and smallest_domain(box, least, level) != NONE:
+            return True
+    return False

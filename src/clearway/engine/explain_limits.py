@@ -6,11 +6,13 @@ from clearway.engine.cycle import PROTECTED_KINDS
 from clearway.engine.explain_room import BLOCKERS_MAX, DEVICES_GIVEN_BACK, Finding, make_finding
 from clearway.engine.lifecycle import HOLDING, WAITING
 from clearway.engine.quota import UNLIMITED, borrowed_milli, tenant_available
+from clearway.engine.reasons import REASON_HEADROOM
 from clearway.engine.records import JobRecord
 from clearway.engine.scene import Need, Scene
 from clearway.engine.state import ClusterState
 from clearway.engine.tables import (
     JOB_QUEUE,
+    JOB_REASON,
     JOB_TENANT,
     NONE,
     POOL_NODE,
@@ -326,6 +328,8 @@ def _find_headroom(scene: Scene, record: JobRecord, need: Need) -> list[Finding]
     kept = headroom_milli(state)
     if kept == 0 or need.milli == 0 or record.spec.kind in PROTECTED_KINDS:
         return []
+    if need.share < MILLI and state.rows.table[JOB_REASON, record.row] != REASON_HEADROOM:
+        return []  # shares may lie on devices in use: whether there is room on these, the last cycle found
     is_usable = scene.is_usable[scene.pools[POOL_NODE][scene.device_pool]]
     whole_free = MILLI * int((is_usable & (scene.share == MILLI)).sum())
     if not need.milli <= whole_free < need.milli + kept:

@@ -157,9 +157,9 @@ def _may_be_helped(state: ClusterState, started: frozenset[int], tried: set[int]
     rows: IntArray = state.order.waiting()[:WAITING_MAX]
     is_limited = np.isin(table[JOB_REASON, rows], LIMITED_REASONS)
     if is_limited.any():
-        running = running_candidates(state)
+        givers = [*running_candidates(state).tolist(), *state.claims]
         ranks = table[JOB_QUEUE_PRIORITY] * RANK_STEP + table[JOB_PRIORITY]
-        is_limited &= ranks[rows] > ranks[running].min(initial=FOREVER_MS)
+        is_limited &= ranks[rows] > ranks[givers].min(initial=FOREVER_MS)
     is_helped = is_limited | np.isin(table[JOB_REASON, rows], HELPED_REASONS)
     rows = rows[is_helped & (table[JOB_CLAIMED, rows] == 0)]
     rows = rows[~np.isin(rows, list(started)) & ~_behind_none(state, rows, tried)]

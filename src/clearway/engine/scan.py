@@ -347,10 +347,15 @@ def try_start(
     at_node = progress[AT_NODES]
     at_device = progress[AT_DEVICES]
     reason, replicas = place_some(box, row, replicas, settings, weights, out_nodes[at_node:], out_devices[at_device:])
-    if reason == PLACED and box.classes[CLASS_SHARE, cls] < 1000:
+    while reason == PLACED and box.classes[CLASS_SHARE, cls] < 1000:
         count = replicas * box.classes[CLASS_DEVICES, cls]
-        if breaks_into_headroom(box, row, settings, out_devices[at_device : at_device + count]):
+        if not breaks_into_headroom(box, row, settings, out_devices[at_device : at_device + count]):
+            break
+        if replicas == least:
             return REASON_HEADROOM
+        reason, replicas = place_some(
+            box, row, replicas - 1, settings, weights, out_nodes[at_node:], out_devices[at_device:]
+        )
     if reason == PLACED:
         start(box, row, position, replicas, settings, progress, out, out_nodes, out_devices)
         if box.classes[CLASS_SOCIAL, cls] == 1:
