@@ -5,7 +5,19 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from clearway.live.settings import ControlSettings
-from clearway.model.events import Batch, Event, NodeAdded, NodeChanged
+from clearway.model.events import (
+    Batch,
+    CheckpointSaved,
+    Event,
+    JobFinished,
+    JobPreparing,
+    JobResized,
+    JobStarted,
+    JobSuspended,
+    NodeAdded,
+    NodeChanged,
+    TimerFired,
+)
 from clearway.ports.storage import Changes, StorageError, Store, TooLongError
 from clearway.wire.codec import Texts
 
@@ -14,7 +26,19 @@ RECORD_CHARACTERS_MAX: Final = 2_000_000
 takes a record of 16 MiB at least: four bytes for each of twice as many characters."""
 
 REPORT_CHARACTERS: Final = 500
-"""More than a report has that is not about what a node offers."""
+"""More than a report of numbers has. No report counts for less, and one about what a node offers counts twice as much
+at least: what is decided upon them is written whole as well."""
+
+OF_NUMBERS: Final = (
+    CheckpointSaved,
+    JobFinished,
+    JobPreparing,
+    JobResized,
+    JobStarted,
+    JobSuspended,
+    TimerFired,
+)
+"""Reports that hold no text and no list, so that none of them is long. They come by thousands."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -67,11 +91,12 @@ def are_long(events: Iterable[Event]) -> bool:
 
 
 def cut_reports(reports: Sequence[Event]) -> list[list[Event]]:
-    """The reports in as few parts as records can hold, in order; none for none."""
+    """The reports in as few parts as records can hold, in order; none for none. One that is longer by itself is a part
+    of its own."""
     parts: list[list[Event]] = []
-    size = RECORD_CHARACTERS_MAX
+    texts, size = Texts(), RECORD_CHARACTERS_MAX
     for event in reports:
-        length = _bound_length(event)
+        length = _bound_length(event, texts)
         if size + length > RECORD_CHARACTERS_MAX:
             parts.append([])
             size = 0
@@ -80,9 +105,10 @@ def cut_reports(reports: Sequence[Event]) -> list[list[Event]]:
     return parts
 
 
-def _bound_length(report: Event) -> int:
-    """Not less than the characters of its record. A node is told with a label for each thing that pods ask of it."""
-    if not isinstance(report, NodeAdded | NodeChanged):
-        return REPORT_CHARACTERS + len(getattr(report, "reason", ""))
-    pairs = (*report.node.labels, *report.node.crowds, *report.node.extras)
-    return 2 * REPORT_CHARACTERS + sum(len(name) + len(str(value)) + len('["",""],') for name, value in pairs)
+def _bound_length(report: Event, texts: Texts) -> int:
+    """Not less than the characters of its record, with a comma. What holds a text is written to be measured: one
+    character of a user's may be twelve of JSON, and a node is told with a label for each thing that pods ask of it."""
+    if isinstance(report, OF_NUMBERS):
+        return REPORT_CHARACTERS
+    least = 2 * REPORT_CHARACTERS if isinstance(report, NodeAdded | NodeChanged) else REPORT_CHARACTERS
+    return max(least, len(texts.event(report)) + 1)

@@ -1,17 +1,35 @@
 """More than one record holds: what nobody can refuse is cut before it is decided upon."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
 from clearway.live.books import each_part
-from clearway.live.writing import RECORD_CHARACTERS_MAX, cut_reports
-from clearway.model.cluster import NodeSpec
+from clearway.live.writing import OF_NUMBERS, RECORD_CHARACTERS_MAX, REPORT_CHARACTERS, cut_reports
+from clearway.model.cluster import LinkSpec, NodeSpec, QueueSpec, TenantSpec
 from clearway.model.errors import InputError
-from clearway.model.events import Batch, JobStarted, NodeAdded, NodeChanged
+from clearway.model.events import (
+    Batch,
+    BudgetsChanged,
+    DeviceDown,
+    JobFinished,
+    JobStarted,
+    JobStopped,
+    LinksSet,
+    NodeAdded,
+    NodeChanged,
+    NodeClosed,
+    NodeDown,
+    NodeDrained,
+    NodeOpened,
+    NodeUp,
+    QueueSet,
+    TenantSet,
+)
+from clearway.model.jobs import Outcome, StopCause
 from clearway.ports.storage import StorageError
 from clearway.ports.views import JobState
-from clearway.wire.codec import Texts
+from clearway.wire.codec import Texts, dump_json, encode_event
 from support.fake_backend import FakeBackend
 from support.live import Plane, make_spec, make_submission
 from support.worlds import make_cluster
@@ -123,3 +141,42 @@ def test_no_part_is_longer_than_a_record_may_be_but_for_a_single_report(nodes, l
     texts = Texts()
     lengths = [sum(len(texts.event(event)) for event in part) for part in parts]
     assert all(length <= RECORD_CHARACTERS_MAX or len(part) == 1 for part, length in zip(parts, lengths, strict=True))
+
+
+TEXTS = {"control": "\x01", "quote": '"', "beyond the basic plane": "\U0001f600", "plain": "x"}
+
+REPORTS_WITH_TEXT = {
+    "stopped reason": lambda text: JobStopped(0, 1, 1, StopCause.START_FAILED, 0, text),
+    "drained reason": lambda text: NodeDrained(0, "n0", text),
+    "down node": lambda text: NodeDown(0, text),
+    "up node": lambda text: NodeUp(0, text),
+    "device reason": lambda text: DeviceDown(0, "n0", 1, text),
+    "closed user": lambda text: NodeClosed(0, "n0", text),
+    "opened user": lambda text: NodeOpened(0, "n0", text),
+    "node name": lambda text: NodeAdded(0, NodeSpec(name=text)),
+    "node label": lambda text: NodeAdded(0, NodeSpec(name="n0", labels=(("k", text),))),
+    "node label name": lambda text: NodeChanged(0, NodeSpec(name="n0", labels=((text, "v"),))),
+    "node group": lambda text: NodeChanged(0, NodeSpec(name="n0", block=text)),
+    "queue": lambda text: QueueSet(0, QueueSpec(name=text)),
+    "tenant": lambda text: TenantSet(0, TenantSpec(name=text)),
+    "links": lambda text: LinksSet(0, ((text, LinkSpec(bandwidth_gbps=1.0, latency_us=1.0)),)),
+    "budgets": lambda text: BudgetsChanged(0, ((text, 1),), ((1, ((text, 1),)),)),
+}
+
+
+@pytest.mark.parametrize("make", REPORTS_WITH_TEXT.values(), ids=REPORTS_WITH_TEXT)
+@pytest.mark.parametrize("character", TEXTS.values(), ids=TEXTS)
+def test_reports_with_long_texts_are_cut_by_what_is_written_of_them(make, character):
+    reports = [make(character * 100_000)] * 25 + [make(character * 10)] * 1_000
+    parts = cut_reports(reports)
+    assert [event for part in parts for event in part] == reports
+    lengths = [len(dump_json(encode_event(Batch(0, tuple(part))))) for part in parts if len(part) > 1]
+    assert all(length <= RECORD_CHARACTERS_MAX for length in lengths)
+
+
+@pytest.mark.parametrize("kind", OF_NUMBERS)
+def test_a_report_of_numbers_is_shorter_than_it_counts_whatever_they_are(kind):
+    values = {field.name: -(2**63) for field in fields(kind)}
+    if kind is JobFinished:
+        values["outcome"] = max(Outcome, key=lambda one: len(one.value))
+    assert len(dump_json(encode_event(kind(**values)))) < REPORT_CHARACTERS
