@@ -97,9 +97,9 @@ class Trust:
     def note_begun(self, at_ms: int, job: JobId, nodes: Nodes, *, has_started: bool) -> None:
         """A start went well; or, as far as only the nodes are concerned, its setup step runs."""
         where = self._nodes_of.get(job, nodes)
-        flight = self._flying.get(where[0], {}).get(job)
-        if flight is not None and has_started:
-            self._tried.discard(flight[0])
+        flights = [self._flying[node][job] for node in where if job in self._flying.get(node, {})]
+        if flights and has_started:
+            self._tried.discard(flights[0][0])
         self._land(job)
         for node, failures in self._failed.items() if has_started else ():
             if job in failures and node not in nodes:
@@ -169,10 +169,12 @@ class Trust:
     def note_down(self, node: NodeName) -> None:
         """The node may not be used."""
         self._down.add(node)
+        self._end_trials(node)
 
     def note_drained(self, node: NodeName, reason: str) -> None:
         """Likewise; by us, or by an operator."""
         self._drained.add(node)
+        self._end_trials(node)
         self._convicted.pop(node, None)
         jobs = {*self._counted(node), *self._flying.get(node, ())}
         if jobs and reason.startswith(FAILED_STARTS_OF):
@@ -188,7 +190,9 @@ class Trust:
         users.discard(user)
         if not users:
             self._closed.pop(node, None)
-        if self._counted(node) and not self._is_clean(user, node, self._doubts(user)):
+        late_ms = self._late_ms(at_ms)
+        is_shut = len(self._taken(node, late_ms)) >= self._most - 1 and self._is_usable(node)
+        if is_shut and not self._is_clean(user, node, self._doubts(user, late_ms=late_ms)):
             self._trials[user] = node
         self._let_go(at_ms, (node,))
 
@@ -229,7 +233,7 @@ class Trust:
 
     def _try(self, at_ms: int, job: JobId, user: str) -> None:
         nodes = self._nodes_of[job]
-        if not (self._drained.isdisjoint(nodes) and self._down.isdisjoint(nodes)):
+        if not all(map(self._is_usable, nodes)):
             return
         last = self._find_room(job, user, nodes)
         if last is None:
@@ -239,6 +243,9 @@ class Trust:
             if not self._queued[node]:
                 del self._queued[node]
             self._flying.setdefault(node, {})[job] = (user, node in last, at_ms)
+
+    def _is_usable(self, node: NodeName) -> bool:
+        return node not in self._drained and node not in self._down
 
     def _find_room(self, job: JobId, user: str, nodes: Nodes) -> Nodes | None:
         """Where the start has the last place if it is let go; None = it may not be."""
@@ -258,12 +265,27 @@ class Trust:
             last.append(node)
         return tuple(last)
 
+    def _late_ms(self, now_ms: int) -> int:
+        """Starts that began by then, and are still under way, count as failed."""
+        return now_ms - LATE_MS if self._paces else -1
+
     def _counted(self, node: NodeName) -> Mapping[JobId, Failure]:
         """Failures that count for the node."""
         failures = self._failed.get(node, {})
         if self._paces:
             return failures
         return {job: failure for job, failure in failures.items() if len(failure[1]) == 1}
+
+    def _failures(self, late_ms: int) -> Iterator[tuple[NodeName, str, int]]:
+        """Nodes, users and times of all that counts as failed, on nodes that are not used, too."""
+        for node in self._failed:
+            for user, *_, at_ms in self._counted(node).values():
+                yield node, user, at_ms
+        for node, flights in self._flying.items():
+            if node not in self._proven:
+                yield from (
+                    (node, user, since_ms + LATE_MS) for user, _, since_ms in flights.values() if since_ms <= late_ms
+                )
 
     def _doubts(self, user: str, *, with_flights: bool = False, late_ms: int = -1) -> Iterator[NodeName]:
         """Nodes on which a user is in doubt: by failures, and by starts that began by `late_ms`, or by all of them."""
@@ -285,7 +307,7 @@ class Trust:
     def answers(self, now_ms: int) -> Iterator[Event]:
         """What must follow by now."""
         self._looked_ms = max(self._looked_ms, now_ms)
-        late_ms = now_ms - LATE_MS if self._paces else -1
+        late_ms = self._late_ms(now_ms)
         nodes = [node for node in {**self._failed, **self._flying} if node not in self._proven | self._drained]
         drained = {}
         for node in nodes:
@@ -327,7 +349,7 @@ class Trust:
         """Who must be kept from which of these nodes, and from which others no more."""
         trials = self._due_trials(now_ms)
         users = dict.fromkeys(user for node in nodes for user in self._taken(node, late_ms).values())
-        users |= dict.fromkeys(user for node in self._failed for user, *_ in self._counted(node).values())
+        users |= dict.fromkeys(user for _, user, _ in self._failures(late_ms))
         wanted = {
             (node, user): f"{FAILED_STARTS_OF} {_listed(taken)} failed on it, and none has gone well since; "
             f"starts of {user} failed elsewhere too, so that another's must show whether it is well"
@@ -350,17 +372,15 @@ class Trust:
         """By user, when he may next have the last place somewhere though he is in doubt, and where: on the node that
         failed longest ago of those that are kept from him."""
         found: dict[str, tuple[int, NodeName]] = {}
+        failures = list(self._failures(self._late_ms(self._looked_ms))) if self._closed else []
         for user in sorted({user for users in self._closed.values() for user in users}):
             if user in self._trials or any(self._is_drained_for(user, where) for where in self._doubts(user)):
                 continue
-            own_ms = [
-                at_ms for node in self._failed for other, *_, at_ms in self._counted(node).values() if other == user
-            ]
-            last_ms = {
-                node: max(at_ms for *_, at_ms in self._counted(node).values())
-                for node, users in self._closed.items()
-                if user in users and self._counted(node)
-            }
+            own_ms = [at_ms for _, other, at_ms in failures if other == user]
+            last_ms: dict[NodeName, int] = {}
+            for node, _, at_ms in failures:
+                if self.is_closed(node, user) and self._is_usable(node):
+                    last_ms[node] = max(at_ms, last_ms.get(node, 0))
             if own_ms and last_ms:
                 found[user] = (max(own_ms) + TRIAL_MS, min(last_ms, key=lambda node: (last_ms[node], node)))
         return found
@@ -374,7 +394,7 @@ class Trust:
         """When `answers` may have something to say though nothing happens; FOREVER_MS = never."""
         times = [due_ms for due_ms, _ in self._next_trials().values()] if self._closed else []
         for node, flights in self._flying.items() if self._paces else ():
-            if node not in self._proven and node not in self._drained:
+            if node not in self._proven:
                 times += [since_ms + LATE_MS for *_, since_ms in flights.values()]
         return min((at_ms for at_ms in times if at_ms > self._looked_ms), default=FOREVER_MS)
 

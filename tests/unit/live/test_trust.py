@@ -10,8 +10,9 @@ from clearway.live.books import each_part
 from clearway.live.guard import GuardSettings
 from clearway.live.settings import ControlSettings
 from clearway.live.trust import LATE_MS, TRIAL_MS, Trust
-from clearway.model.events import NodeDrained, NodeUp
+from clearway.model.events import NodeClosed, NodeDrained, NodeOpened, NodeUp
 from clearway.model.jobs import ArrayMember, Request
+from clearway.model.units import FOREVER_MS
 from clearway.ports.control import PROVISIONAL_ID
 from clearway.ports.views import JobState, NodeState
 from support.live import Plane, make_spec, make_submission
@@ -117,7 +118,8 @@ def test_users_broken_jobs_and_gangs_drain_few_good_nodes_and_lock_nobody_out(se
     bad = draw.choice((None, "n0"))
     plane = make_plane(lambda job, names: bad in names or plane.control.job(job).user == "broken", nodes, bad)
     for _ in live_on(plane, draw, nodes, ("broken", "broken", "a", "b")):
-        assert len(find_unused(plane) - {bad}) < (2 if bad is None else WIDTH_MAX)
+        # With a bad node: the others of a gang on it, and one more for the broken user's trial.
+        assert len(find_unused(plane) - {bad}) <= (1 if bad is None else WIDTH_MAX)
     usable = nodes - len(find_unused(plane))
     good = [row for row in plane.store.rows.values() if row.user != "broken" and row.replicas <= usable]
     assert bad is not None or {row.state for row in good} == {JobState.COMPLETED}
@@ -249,3 +251,93 @@ def test_what_is_kept_makes_another_that_goes_on_alike():
         each.note_planned(7, 9, "bo", ("n0", "n1"))
     assert find_waiting(trust, (8, 9)) == find_waiting(other, (8, 9)) == [8]
     assert list(trust.answers(8)) == list(other.answers(8))
+
+
+def settle(trust, now_ms):
+    """What follows by now, and of that what follows."""
+    for _ in range(20):
+        events = list(trust.answers(now_ms))
+        for event in events:
+            if isinstance(event, NodeDrained):
+                trust.note_drained(event.node, event.reason)
+            elif isinstance(event, NodeUp):
+                trust.note_up(now_ms, event.node)
+            elif isinstance(event, NodeClosed):
+                trust.note_closed(event.node, event.user)
+            elif isinstance(event, NodeOpened):
+                trust.note_opened(now_ms, event.node, event.user)
+        if not events:
+            return
+    pytest.fail("answers have no end")
+
+
+def wait(trust, until_ms):
+    """Whatever its timers say, until then."""
+    while (now_ms := trust.next_ms()) <= until_ms:
+        settle(trust, now_ms)
+    settle(trust, until_ms)
+
+
+def fail(trust, now_ms, user, node, jobs):
+    for job in jobs:
+        trust.note_planned(now_ms, job, user, (node,))
+        assert not trust.is_queued(job)
+        trust.note_failed(now_ms, job, user, (node,))
+
+
+def make_closed():
+    """bo's starts failed on n2, and others' on n1 and n3, so that these are closed to him."""
+    trust = Trust(MOST, paces=True)
+    fail(trust, 1, "bo", "n2", (1,))
+    for node, jobs in (("n1", (10, 11)), ("n3", (30, 31))):
+        for user, job in zip(("ada", "cy") if node == "n1" else ("di", "ed"), jobs, strict=True):
+            fail(trust, 2, user, node, (job,))
+    settle(trust, 3)
+    assert all(trust.is_closed(node, "bo") for node in ("n1", "n3"))
+    return trust
+
+
+@pytest.mark.parametrize("is_down", [True, False])
+@pytest.mark.parametrize("is_before", [True, False])
+def test_trial_goes_to_another_node_where_its_own_is_taken_out_of_use(is_down, is_before):
+    trust = make_closed()
+    if not is_before:
+        wait(trust, 3 + TRIAL_MS)
+        assert not trust.is_closed("n1", "bo")
+    if is_down:
+        trust.note_down("n1")
+    else:
+        trust.note_drained("n1", "maintenance")
+    wait(trust, 3 + 2 * TRIAL_MS)
+    assert not trust.is_closed("n3", "bo")
+
+
+def test_node_that_is_drained_while_it_is_closed_takes_nobodys_trial():
+    trust = make_closed()
+    fail(trust, 4, "fay", "n1", (12,))
+    wait(trust, 4 + 2 * TRIAL_MS)
+    assert not trust.is_closed("n3", "bo")
+
+
+def test_start_that_hangs_on_a_drained_node_keeps_no_other_waiting_for_ever():
+    trust = Trust(MOST, paces=True)
+    trust.note_planned(1, 1, "ada", ("n1",))
+    trust.note_drained("n1", "maintenance")
+    for job in (2, 3):
+        fail(trust, 2, "bo", "n0", (job,))
+    trust.note_planned(3, 4, "ada", ("n0",))
+    settle(trust, 3)
+    assert trust.is_queued(4)
+    assert trust.next_ms() != FOREVER_MS
+    wait(trust, 1 + LATE_MS)
+    assert trust.is_closed("n0", "ada")  # so that it is planned elsewhere
+    wait(trust, 1 + LATE_MS + TRIAL_MS)
+    assert not trust.is_closed("n0", "ada")
+    assert not trust.is_queued(4)
+
+
+def test_start_without_nodes_is_noted():
+    trust = Trust(MOST, paces=True)
+    trust.note_begun(1, 1, (), has_started=True)
+    trust.note_failed(2, 1, "ada", ())
+    assert not list(trust.answers(3))
