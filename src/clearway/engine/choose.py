@@ -75,15 +75,15 @@ def _cheapest(trial: Trial, row: int, candidates: list[Victim], milder: Mapping[
     needed = trial.state.by_row[row].spec.request.device_milli * found[1].replicas
     if sum(_given_milli(victim) for victim in found[0]) <= needed:
         return found
-    price = _price(trial, found[0])
+    price = price_of(trial, found[0])
     by_loss = sorted(candidates, key=lambda victim: (*rank_of(trial.state, victim), victim.cost_device_ms))
     losses = accumulate(victim.cost_device_ms for victim in by_loss)
     cheaper = [victim for victim, loss in zip(by_loss, losses, strict=True) if loss < price[1]]
     other = _search(trial, row, cheaper, milder) if cheaper else None
-    return other if other is not None and _price(trial, other[0]) < price else found
+    return other if other is not None and price_of(trial, other[0]) < price else found
 
 
-def _price(trial: Trial, victims: list[Victim]) -> tuple[tuple[int, int, int], int]:
+def price_of(trial: Trial, victims: list[Victim]) -> tuple[tuple[int, int, int], int]:
     """The highest rank among them, and what is lost."""
     worst = max((rank_of(trial.state, victim) for victim in victims), default=(0, 0, 0))
     return worst, sum(victim.cost_device_ms for victim in victims)

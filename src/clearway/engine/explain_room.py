@@ -10,7 +10,9 @@ from typing import Final
 
 import numpy as np
 
+from clearway.engine.budgets import is_leaving
 from clearway.engine.lifecycle import HOLDING
+from clearway.engine.records import JobRecord
 from clearway.engine.scene import (
     Need,
     Scene,
@@ -508,9 +510,20 @@ def next_end(state: ClusterState, blockers: tuple[JobId, ...]) -> str:
     holding = [(end, job) for end, job in ends if state.jobs[job].phase in HOLDING]
     if not holding:
         return ""
+    leaving = next((job for _, job in holding if gives_up(state.jobs[job])), None)
+    if leaving is not None:
+        return f"; {jobs_in_words((leaving,))} was told to give up devices already"
     end, job = holding[0]
     if end >= FOREVER_MS:
         return f"; {jobs_in_words((job,))} holds some, and nobody said for how long"
     if end <= state.now_ms:
         return f"; {jobs_in_words((job,))} was expected to end before now"
     return f"; the earliest expected to end is {jobs_in_words((job,))} in {time_in_words(end - state.now_ms)}"
+
+
+def gives_up(record: JobRecord) -> bool:
+    """Whether the job was told to leave all that it holds, or a part."""
+    held, target = record.allocation, record.target
+    if held is None or not is_leaving(record):
+        return False
+    return target is None or not np.isin(held.devices, target.devices).all()

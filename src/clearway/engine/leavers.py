@@ -7,9 +7,9 @@ import numpy as np
 from clearway.engine.choose import place_whole
 from clearway.engine.records import JobRecord
 from clearway.engine.state import ClusterState
-from clearway.engine.tables import JOB_PRIORITY, JOB_QUEUE_PRIORITY
+from clearway.engine.tables import DEVICE_CLAIM, JOB_PRIORITY, JOB_QUEUE_PRIORITY, NONE
 from clearway.engine.trial import Trial
-from clearway.engine.victims import RANK_STEP, belongs_to_others, ranks_behind
+from clearway.engine.victims import RANK_STEP, IntArray, belongs_to_others, ranks_behind
 from clearway.model.allocation import Allocation
 
 
@@ -23,31 +23,41 @@ def let_leave(trial: Trial, leavers: Collection[JobRecord]) -> None:
             trial.hold(record.row, record.target)
 
 
-def take_over(trial: Trial, row: int, started: Collection[int]) -> Allocation | None:
-    """Devices that are kept for jobs of lower rank, for one that came later: as few claims fall, on trial, as must.
-    None = they are not enough, and the trial is as it was. started: rows whose claims are used up by now."""
-    mark = trial.mark()
+def take_over(trial: Trial, row: int, leavers: Collection[JobRecord], started: Collection[int]) -> Allocation | None:
+    """Devices that are kept for jobs of lower rank, for one that came later: as few claims fall, on trial, as must; if
+    it can be, devices that are free already. None = they are not enough, and the trial is as it was. started: rows
+    whose claims are used up by now."""
+    claimants = _lower_claimants(trial.state, row, started)
+    if not claimants:
+        return None
+    found = _take(trial, row, claimants, leavers) or _take(trial, row, claimants, ())
+    if found is None:
+        return None
+    for claimant in found[0]:
+        _drop(trial, claimant)
+    return found[1]
+
+
+def _take(
+    trial: Trial, row: int, claimants: list[int], blocked: Collection[JobRecord]
+) -> tuple[list[int], Allocation] | None:
+    """The claimants whose claims must fall, and where the job then goes, but for what those `blocked` still hold."""
     taken: list[int] = []
     allocation = None
-    for claimant in _lower_claimants(trial.state, row, started):
+    for claimant in claimants:
         taken.append(claimant)
-        _drop(trial, claimant)
-        allocation = place_whole(trial, row)
+        allocation = _place_without(trial, row, taken, blocked)
         if allocation is not None:
             break
-    trial.undo_to(mark)
     if allocation is None:
         return None
     for claimant in taken[:-1]:  # without the last it did not fit
         fewer = [other for other in taken if other != claimant]
-        found = _place_without(trial, row, fewer)
+        found = _place_without(trial, row, fewer, blocked)
         if found is not None:
             taken, allocation = fewer, found
-    if not all(_lies_on(trial.state, claimant, allocation) for claimant in taken):
-        return None  # what it wants of them is not devices
-    for claimant in taken:
-        _drop(trial, claimant)
-    return allocation
+    # Else what it wants of them is not devices.
+    return (taken, allocation) if all(_lies_on(trial.state, one, allocation) for one in taken) else None
 
 
 def _lower_claimants(state: ClusterState, row: int, started: Collection[int]) -> list[int]:
@@ -69,14 +79,28 @@ def _drop(trial: Trial, claimant: int) -> None:
     trial.count(claimant, -milli, jobs=-1)
 
 
-def _place_without(trial: Trial, row: int, claimants: Collection[int]) -> Allocation | None:
-    """Where the job would go if these claims fell."""
+def _place_without(
+    trial: Trial, row: int, claimants: Collection[int], blocked: Collection[JobRecord]
+) -> Allocation | None:
+    """Where the job would go if these claims fell, but for what those `blocked` still hold."""
     mark = trial.mark()
     for claimant in claimants:
         _drop(trial, claimant)
+    for record in blocked:
+        trial.claim(record.row, Allocation(np.zeros(0, dtype=np.int64), _left_devices(trial.state, record)))
     allocation = place_whole(trial, row)
     trial.undo_to(mark)
     return allocation
+
+
+def _left_devices(state: ClusterState, record: JobRecord) -> IntArray:
+    """int64[n]: devices that the job was told to leave, and that are kept for nobody."""
+    assert record.allocation is not None
+    devices = np.unique(record.allocation.devices)
+    if record.target is not None:
+        devices = np.setdiff1d(devices, record.target.devices)
+    unkept: IntArray = devices[state.inventory.devices[DEVICE_CLAIM, devices] == NONE]
+    return unkept
 
 
 def _lies_on(state: ClusterState, claimant: int, allocation: Allocation) -> bool:

@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 
 from clearway.engine.box import META_RESERVATIONS, RES_JOB, RES_START
 from clearway.engine.budgets import Purse
-from clearway.engine.choose import choose_victims, count_elsewhere, held_by, leaves_headroom, let_go, place_whole
+from clearway.engine.choose import (
+    choose_victims,
+    count_elsewhere,
+    held_by,
+    leaves_headroom,
+    let_go,
+    place_whole,
+    price_of,
+)
 from clearway.engine.claims import is_claim_ready
 from clearway.engine.leavers import let_leave, take_over
 from clearway.engine.limits import within_limits
@@ -133,7 +141,7 @@ def make_room(trial: Trial, started: frozenset[int], stopped: frozenset[int], tr
         before = [index for index, other in reserved if state.order.place(other) < state.order.place(row)]
         if _join(trial, row, shrunk, moves, before):
             continue
-        made = _use_what_leaves(trial, row, started, before) if leavers else None
+        made = _use_what_leaves(trial, row, leavers, started, before) if leavers else None
         if made is None:
             made = _make_room_for(trial, row, touched, shrunk, purse, before)
         tries += 1
@@ -241,7 +249,9 @@ def _discount(trial: Trial, victims: list[Victim], moves: list[Move]) -> None:
         trial.count(victim.record.row, -milli, jobs=0 if replicas else -1)
 
 
-def _use_what_leaves(trial: Trial, row: int, started: frozenset[int], before: list[int]) -> list[Move] | None:
+def _use_what_leaves(
+    trial: Trial, row: int, leavers: list[JobRecord], started: frozenset[int], before: list[int]
+) -> list[Move] | None:
     """Moves for a job for which nobody new must leave; the trial is left with what it will take. None = somebody must.
 
     It waits for those who leave already, without a claim: whoever then ranks first has what they leave. But it has a
@@ -251,7 +261,7 @@ def _use_what_leaves(trial: Trial, row: int, started: frozenset[int], before: li
     claims = is_fickle(state.by_row[row].spec.request)
     allocation = place_whole(trial, row)
     if allocation is None:
-        claims, allocation = True, take_over(trial, row, started)
+        claims, allocation = True, take_over(trial, row, leavers, started)
     if allocation is None or _delays(trial, row, [], allocation, before):
         trial.undo_to(mark)
         return None
@@ -330,14 +340,16 @@ def _make_room_for(
 
 
 def _choose(trial: Trial, row: int, untouched: set[int], purse: Purse) -> tuple[list[Victim], Allocation] | None:
-    """As `choose_victims`, of all but those; what is more than they need first, and if that is not enough, those that
-    may be evicted leave."""
+    """As `choose_victims`, of all but those; what is more than they need first. If that is not enough, or somebody must
+    leave even so, those that may be evicted leave, if they rank lower or lose less."""
     milder = _candidates(trial, row, untouched)
     found = choose_victims(trial, row, milder, {}, purse)
     shrinks = {victim.record.row: victim for victim in milder if victim.way is Way.SHRINK}
-    if found is None and shrinks:
+    if shrinks and (found is None or any(victim.way is Way.EVICT for victim in found[0])):
         harder = _candidates(trial, row, untouched, evicts=True)
-        found = choose_victims(trial, row, harder, shrinks, purse)
+        other = choose_victims(trial, row, harder, shrinks, purse)
+        if found is None or (other is not None and price_of(trial, other[0]) < price_of(trial, found[0])):
+            found = other
     return found
 
 
