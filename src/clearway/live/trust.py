@@ -10,20 +10,24 @@ Who is to blame cannot be known before something went well, so the last of these
 nowhere else: one user's broken jobs then have one node drained at most. A user is in doubt where a start of his failed,
 unless that job has started elsewhere since. Nodes on which only the last place is left are closed to users who may not
 have it (`NodeClosed`): their jobs are planned elsewhere, and whoever comes next decides. Where nobody does, one job of
-such a user may, after `TRIAL_MS`; not if another node was drained for him alone. Where others failed there, too, it may
-be the node, and he could be locked out of good nodes for ever by one whose jobs fail on each of them: so he may once.
-One whose jobs are broken has two nodes drained at most, and one if nobody else's are.
+such a user may, after `TRIAL_MS`, and longer after each that fails; not if another node was drained for him alone.
+Where others failed there, too, it may be the node, and he could be locked out of good nodes for ever by one whose jobs
+fail on each of them: so he may once. One whose jobs are broken has two nodes drained at most, and one if nobody else's
+are.
 
 A start that has not been answered for `LATE_MS` counts as failed. A node that was drained is used again when all jobs
 for which it was are to blame: another node on which each failed has started a job since.
 
 A gang takes a place on each of its nodes that are not proven, and tells of one when all its others are: at once, or as
 soon as they are. Until then its failure counts on all of them. What shows more goes first: a gang has the last place on
-several nodes only where its user is in doubt nowhere, and a trial is for one node. When that gang fails, too, at least
-one of the nodes is bad, and all on which the last place was taken are drained. Where starts do not wait, such failures
-count for no node until they tell of one.
+several nodes only where its user is in doubt nowhere, and a trial is for one node; but one that nothing of the user
+used, as his gangs need more nodes, is for all that are kept from him, so that a sole user goes on when a trouble has
+passed. Mostly one of the gangs that failed there is tried again, which takes no place. When one that has the last place
+on several nodes fails, too, at least one of the nodes is bad, and all of them are drained. Where starts do not wait,
+such failures count for no node until they tell of one.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -33,10 +37,13 @@ from clearway.model.units import FOREVER_MS, MINUTE_MS
 
 FAILED_STARTS_OF: Final = "the starts of"
 """First words of the reason with which a node is drained."""
+OWN_DRAIN: Final = re.compile(rf"{FAILED_STARTS_OF} \d+ jobs in a row failed on it: \d")
+"""How such a reason goes on: an operator's own may begin alike."""
 
 TRIAL_MS: Final = 5 * MINUTE_MS
 """After so long without a failure, one more job may show whether the node or its user is to blame: most troubles of a
-machine that pass by themselves have passed then."""
+machine that pass by themselves have passed then. Twice as long after each trial that failed, up to `TRIAL_MAX_MS`."""
+TRIAL_MAX_MS: Final = 60 * MINUTE_MS
 LATE_MS: Final = 10 * MINUTE_MS
 """A start takes milliseconds, and one that fetches an image minutes. Setup steps do not count."""
 FAILURES_MAX: Final = 100
@@ -50,6 +57,8 @@ Failure = tuple[str, Nodes, bool, bool, int]
 """A user; which nodes may have failed it; whether it has started elsewhere since; whether it had the last place; at."""
 Flight = tuple[str, bool, int]
 """A user; whether it has the last place; since when a start is under way."""
+Trial = tuple[Nodes, int]
+"""Nodes on which a user has one; since when, or since when the next may be: no start of his uses it before."""
 
 
 class Trust:
@@ -68,8 +77,8 @@ class Trust:
         self._down: set[NodeName] = set()
         self._convicted: dict[NodeName, set[JobId]] = {}  # nodes drained by us, and for which jobs
         self._closed: dict[NodeName, set[str]] = {}
-        self._trials: dict[str, NodeName] = {}  # where a user may have the last place though he is in doubt elsewhere
-        self._tried: set[str] = set()  # users who had that, and failed; until one of their starts goes well
+        self._trials: dict[str, Trial] = {}  # where a user may have the last place though he is in doubt elsewhere
+        self._tried: dict[str, int] = {}  # how often users had that, and failed; until one of their starts goes well
 
     def kept(self) -> dict[str, Any]:
         """What `restore` takes."""
@@ -99,7 +108,7 @@ class Trust:
         where = self._nodes_of.get(job, nodes)
         flights = [self._flying[node][job] for node in where if job in self._flying.get(node, {})]
         if flights and has_started:
-            self._tried.discard(flights[0][0])
+            self._tried.pop(flights[0][0], None)
         self._land(job)
         for node, failures in self._failed.items() if has_started else ():
             if job in failures and node not in nodes:
@@ -145,9 +154,9 @@ class Trust:
             failures[job] = (user, told, is_innocent, node in had_last or had_last_before, at_ms)
             if len(failures) > FAILURES_MAX:
                 del failures[next(iter(failures))]
-            if self._trials.get(user) == node and job in self._counted(node):
-                del self._trials[user]
-                self._tried.add(user)
+        if any(self._is_tried(user, node) and job in self._counted(node) for node in doubtful):
+            del self._trials[user]
+            self._tried[user] = self._tried.get(user, 0) + 1
         self._let_go(at_ms, (*where, *doubtful))
 
     def note_left(self, at_ms: int, job: JobId) -> None:
@@ -177,7 +186,7 @@ class Trust:
         self._end_trials(node)
         self._convicted.pop(node, None)
         jobs = {*self._counted(node), *self._flying.get(node, ())}
-        if jobs and reason.startswith(FAILED_STARTS_OF):
+        if jobs and OWN_DRAIN.match(reason):
             self._convicted[node] = jobs
 
     def note_closed(self, node: NodeName, user: str) -> None:
@@ -193,12 +202,20 @@ class Trust:
         late_ms = self._late_ms(at_ms)
         is_shut = len(self._taken(node, late_ms)) >= self._most - 1 and self._is_usable(node)
         if is_shut and not self._is_clean(user, node, self._doubts(user, late_ms=late_ms)):
-            self._trials[user] = node
+            self._trials[user] = (tuple(dict.fromkeys((*self._trials.get(user, ((), 0))[0], node))), at_ms)
         self._let_go(at_ms, (node,))
 
     def _end_trials(self, node: NodeName) -> None:
-        for user in [user for user, where in self._trials.items() if where == node]:
-            del self._trials[user]
+        for user, (nodes, since_ms) in list(self._trials.items()):
+            left = tuple(other for other in nodes if other != node)
+            if left:
+                self._trials[user] = (left, since_ms)
+            else:
+                del self._trials[user]
+
+    def _is_tried(self, user: str, node: NodeName) -> bool:
+        """Whether one more job of a user may show something there."""
+        return user in self._trials and node in self._trials[user][0]
 
     def _land(self, job: JobId) -> Nodes:
         """It waits no more, nor is it under way; where it had the last place."""
@@ -238,6 +255,9 @@ class Trust:
         last = self._find_room(job, user, nodes)
         if last is None:
             return
+        used = tuple(node for node in nodes if self._is_tried(user, node))
+        if used:
+            self._trials[user] = (used, at_ms + LATE_MS)  # it is for this one alone
         for node in nodes:
             del self._queued[node][job]
             if not self._queued[node]:
@@ -300,7 +320,7 @@ class Trust:
                     yield node
 
     def _is_clean(self, user: str, node: NodeName, doubts: Iterator[NodeName]) -> bool:
-        return self._trials.get(user) == node or all(where == node for where in doubts)
+        return self._is_tried(user, node) or all(where == node for where in doubts)
 
     # --- what follows ---------------------------------------------------------------------------------------------
 
@@ -343,7 +363,7 @@ class Trust:
             return True
         users = dict.fromkeys(jobs.values())
         is_late = any(job in jobs and has_last for job, (_, has_last, _) in flying.items())
-        return is_late or any(self._is_clean(user, node, self._doubts(user)) for user in users)
+        return is_late or any(all(where == node for where in self._doubts(user)) for user in users)
 
     def _closings(self, now_ms: int, nodes: Sequence[NodeName], late_ms: int) -> Iterator[Event]:
         """Who must be kept from which of these nodes, and from which others no more."""
@@ -356,7 +376,7 @@ class Trust:
             for node in nodes
             if len(taken := self._taken(node, late_ms)) >= self._most - 1
             for user in users
-            if trials.get(user) != node and not self._is_clean(user, node, self._doubts(user, late_ms=late_ms))
+            if node not in trials.get(user, ()) and not self._is_clean(user, node, self._doubts(user, late_ms=late_ms))
         }
         for node, closed in self._closed.items():
             yield from (NodeOpened(now_ms, node, user) for user in sorted(closed) if (node, user) not in wanted)
@@ -364,25 +384,29 @@ class Trust:
             if not self.is_closed(node, user):
                 yield NodeClosed(now_ms, node, user, reason)
 
-    def _due_trials(self, now_ms: int) -> dict[str, NodeName]:
+    def _due_trials(self, now_ms: int) -> dict[str, Nodes]:
         """Where a user gets one by now."""
-        return {user: node for user, (due_ms, node) in self._next_trials().items() if due_ms <= now_ms}
+        return {user: nodes for user, (due_ms, nodes) in self._next_trials().items() if due_ms <= now_ms}
 
-    def _next_trials(self) -> dict[str, tuple[int, NodeName]]:
+    def _next_trials(self) -> dict[str, tuple[int, Nodes]]:
         """By user, when he may next have the last place somewhere though he is in doubt, and where: on the node that
-        failed longest ago of those that are kept from him."""
-        found: dict[str, tuple[int, NodeName]] = {}
+        failed longest ago of those that are kept from him. If nothing of his used that, as no job of his has room on
+        one node, on all of them: still for one job, which may be a gang that failed there, and takes no place."""
+        found: dict[str, tuple[int, Nodes]] = {}
         failures = list(self._failures(self._late_ms(self._looked_ms))) if self._closed else []
         for user in sorted({user for users in self._closed.values() for user in users}):
-            if user in self._trials or any(self._is_drained_for(user, where) for where in self._doubts(user)):
+            if any(self._is_drained_for(user, where) for where in self._doubts(user)):
                 continue
             own_ms = [at_ms for _, other, at_ms in failures if other == user]
             last_ms: dict[NodeName, int] = {}
             for node, _, at_ms in failures:
                 if self.is_closed(node, user) and self._is_usable(node):
                     last_ms[node] = max(at_ms, last_ms.get(node, 0))
-            if own_ms and last_ms:
-                found[user] = (max(own_ms) + TRIAL_MS, min(last_ms, key=lambda node: (last_ms[node], node)))
+            if user in self._trials and last_ms:
+                found[user] = (self._trials[user][1] + TRIAL_MS, tuple(last_ms))
+            elif own_ms and last_ms:
+                wait_ms = min(TRIAL_MS << min(self._tried.get(user, 0), 10), TRIAL_MAX_MS)
+                found[user] = (max(own_ms) + wait_ms, (min(last_ms, key=lambda node: (last_ms[node], node)),))
         return found
 
     def _is_drained_for(self, user: str, node: NodeName) -> bool:

@@ -9,10 +9,10 @@ import pytest
 from clearway.live.books import each_part
 from clearway.live.guard import GuardSettings
 from clearway.live.settings import ControlSettings
-from clearway.live.trust import LATE_MS, TRIAL_MS, Trust
+from clearway.live.trust import LATE_MS, TRIAL_MAX_MS, TRIAL_MS, Trust
 from clearway.model.events import NodeClosed, NodeDrained, NodeOpened, NodeUp
 from clearway.model.jobs import ArrayMember, Request
-from clearway.model.units import FOREVER_MS
+from clearway.model.units import FOREVER_MS, MINUTE_MS
 from clearway.ports.control import PROVISIONAL_ID
 from clearway.ports.views import JobState, NodeState
 from support.live import Plane, make_spec, make_submission
@@ -152,9 +152,9 @@ def test_gangs_that_are_to_blame_have_no_node_drained_when_each_of_their_nodes_s
     plane.run(until_ms=100)
     assert not find_unused(plane)  # the third has not been tried
     plane.submit(make_spec(user="bo", request=on("n0", "n1"), replicas=2))
-    plane.run()
+    plane.run(until_ms=30 * MINUTE_MS)
     assert plane.state(4) is JobState.COMPLETED
-    assert not find_unused(plane)
+    assert not find_unused(plane)  # the two are tried again; the third is when they are held for good
 
 
 def find_waiting(trust, jobs):
@@ -341,3 +341,86 @@ def test_start_without_nodes_is_noted():
     trust.note_begun(1, 1, (), has_started=True)
     trust.note_failed(2, 1, "ada", ())
     assert not list(trust.answers(3))
+
+
+# --- troubles that pass ---------------------------------------------------------------------------------------------
+
+PATIENT = ControlSettings(guard=GuardSettings(retries_max=20, delay_ms=1_000, delay_max_ms=60_000, node_jobs_max=MOST))
+
+
+@pytest.mark.parametrize("trouble_ms", [2_000, 40 * MINUTE_MS])
+def test_sole_user_whose_gangs_need_all_nodes_goes_on_when_a_trouble_has_passed(trouble_ms):
+    plane = Plane(settings=PATIENT, nodes=2, devices=DEVICES)
+    plane.backend.fails_start = lambda *_: plane.clock.now_ms() < trouble_ms
+    plane.start()
+    gangs = [make_spec(place, request=Request(devices=DEVICES), replicas=2) for place in range(3)]
+    jobs = plane.submit(*gangs, scripts=["run_ms=10"] * 3)
+    plane.run(until_ms=trouble_ms)
+    assert not find_unused(plane)  # the same gangs were tried again
+    plane.run(until_ms=trouble_ms + 2 * TRIAL_MAX_MS)
+    assert {plane.state(job) for job in jobs} == {JobState.COMPLETED}
+
+
+def make_troubled(draw, nodes, until_ms):
+    """Some nodes fail all starts until then. Each may fail so many jobs before it is drained or starts one."""
+    names = [f"n{place}" for place in range(nodes)]
+    bad = set(draw.sample(names, draw.randint(1, nodes)))
+    failed = {name: set() for name in names}
+    plane = Plane(settings=PATIENT, nodes=nodes, devices=DEVICES)
+
+    def fails(job, where):
+        is_bad = plane.clock.now_ms() < until_ms and not bad.isdisjoint(where)
+        for name in where:
+            if not is_bad:
+                failed[name].clear()
+            elif name in bad:
+                failed[name].add(job)
+                assert len(failed[name]) <= MOST, f"{name} was given {sorted(failed[name])}"
+        return is_bad
+
+    append = plane.store.append
+
+    def append_and_note(changes):
+        for part in [part for event in changes.events for part in each_part(event)]:
+            if isinstance(part, NodeDrained):
+                failed[part.node].clear()
+        return append(changes)
+
+    plane.store.append = append_and_note
+    plane.backend.fails_start = fails
+    return plane.start()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_all_jobs_start_within_hours_when_troubles_have_passed_and_drained_nodes_are_used_again(seed):
+    draw = random.Random(seed)
+    nodes, until_ms = draw.randint(1, 5), draw.choice((1_000, 60_000, 20 * MINUTE_MS))
+    plane = make_troubled(draw, nodes, until_ms)
+    users = draw.choice(("a", "a", "ab", "abc"))
+    while plane.clock.now_ms() < until_ms:
+        jobs = draw_jobs(draw, nodes, users)
+        if draw.random() < 0.3:  # whole clusters
+            jobs = [
+                make_spec(place, user=job.user, request=Request(devices=DEVICES), replicas=nodes)
+                for place, job in enumerate(jobs)
+            ]
+        plane.control.submit(make_submission(*jobs, scripts=[f"run_ms={draw.randint(1, 3_000)}" for _ in jobs]))
+        plane.control.turn(plane.clock.now_ms())
+        if draw.random() < 0.3:
+            plane.start()
+        plane.run(until_ms=plane.clock.now_ms() + draw.choice((30, 5_000, 400_000)))
+    for node in sorted(find_unused(plane)):
+        plane.do(plane.control.undrain(node, actor="root"))
+    for hours in range(1, 5):
+        plane.run(until_ms=until_ms + hours * 60 * MINUTE_MS)
+        plane.start()
+    assert not find_unused(plane)
+    assert {row.state for row in plane.store.rows.values()} == {JobState.COMPLETED}
+
+
+def test_operators_own_drain_is_not_undone_though_its_reason_begins_like_ours():
+    trust = Trust(MOST, paces=True)
+    fail(trust, 1, "ada", "n1", (1,))
+    trust.note_drained("n1", "the starts of jobs hang here: see ticket 5")
+    trust.blame(1)
+    assert not list(trust.answers(2))
