@@ -197,6 +197,13 @@ def _middle_ranks(values: NDArray[np.int64]) -> FloatArray:
 # --- Drawing ---------------------------------------------------------------------------------------------------------
 
 
+def rows_of(sizes: IntArray, count: int) -> IntArray:
+    """The row of each of the first `count` items, if so many lie in each row, `count` at least in all. The last row may
+    hold a thousand million of which few are wanted."""
+    ends = np.minimum(np.cumsum(sizes), count)
+    return np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+
+
 def draw_alike(group: IntArray, likeness: float, rng: np.random.Generator) -> FloatArray:
     """Numbers from 0 to 1, one a row, close together for rows of one group.
 
@@ -226,8 +233,7 @@ def stretches_of(session: IntArray) -> IntArray:
 def draw_sessions(sessions: SessionModel, count: int, rng: np.random.Generator) -> IntArray:
     """The session of each of `count` batches."""
     sizes = np.maximum(1, np.rint(draw_quantiles(sessions.batch_quantiles, count, rng))).astype(np.int64)
-    enough = int(np.searchsorted(np.cumsum(sizes), count)) + 1
-    return np.repeat(np.arange(enough), sizes[:enough])[:count]
+    return rows_of(sizes, count)
 
 
 def draw_gaps(paces: Sequence[BurstPace], batch: IntArray, rng: np.random.Generator) -> FloatArray:

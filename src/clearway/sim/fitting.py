@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from clearway.model.errors import InputError
-from clearway.model.units import HOUR_MS, SECOND_MS
+from clearway.model.units import DAY_MS, HOUR_MS, SECOND_MS
 from clearway.sim.bursts import (
     HOURS,
     Batches,
@@ -18,9 +18,10 @@ from clearway.sim.bursts import (
     fit_sessions,
     rates_of_begins,
 )
-from clearway.sim.generate import JobShape, SyntheticModel, draw_delays
+from clearway.sim.generate import SPAN_MAX_DAYS, SPAN_MAX_MS, JobShape, SyntheticModel, draw_delays
 from clearway.sim.quantiles import fit_quantiles
 from clearway.sim.workload import TraceJob, Workload
+from clearway.wire.synthetic import SECONDS_MAX
 
 Value = TypeVar("Value")
 Shape = tuple[int, int, int]
@@ -33,10 +34,12 @@ BEGINS_JOBS = 100_000
 
 
 def fit_model(workload: Workload, name: str = "") -> SyntheticModel:
-    """Fit all tables to a workload. Jobs without devices are left out. InputError when none has a device."""
+    """Fit all tables to a workload. Jobs without devices are left out. InputError when none has a device, and for times
+    of which no model can be made."""
     jobs = [job for job in workload.jobs if job.spec.request.device_milli > 0]
     if not jobs:
         raise InputError(f"{workload.name}: expected at least one job with devices, found none; fit another trace")
+    _check_times(workload.name, jobs)
     owners = [(job.spec.tenant, job.spec.user) for job in jobs]
     shapes = [_shape_of(job) for job in jobs]
     batches = find_batches(owners, shapes, [job.submit_ms for job in jobs])
@@ -60,6 +63,22 @@ def fit_model(workload: Workload, name: str = "") -> SyntheticModel:
         resolution_ms=SECOND_MS if all(job.submit_ms % SECOND_MS == 0 for job in jobs) else 1,
     )
     return _fit_begins(model)
+
+
+def _check_times(name: str, jobs: Sequence[TraceJob]) -> None:
+    """Refuse what a file of a model cannot hold, or nobody could draw."""
+    span_ms = jobs[-1].submit_ms - jobs[0].submit_ms
+    if span_ms > SPAN_MAX_MS:
+        raise InputError(
+            f"{name}: expected submits within {SPAN_MAX_DAYS} days (a century), found {span_ms / DAY_MS:.6g} from the "
+            "first to the last; is the time of one of them wrong?"
+        )
+    longest = max(jobs, key=lambda job: job.run_ms)
+    if longest.run_ms > SECONDS_MAX * SECOND_MS:
+        raise InputError(
+            f"{name}: expected run times of at most {SECONDS_MAX:g} s, found {longest.run_ms / SECOND_MS:g} s of job "
+            f"{longest.spec.id}; is its end wrong?"
+        )
 
 
 def _fit_begins(model: SyntheticModel) -> SyntheticModel:

@@ -14,6 +14,7 @@ so many devices.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heapify, heapreplace
 from math import ceil
 from urllib.parse import parse_qsl
 
@@ -32,6 +33,7 @@ from clearway.sim.bursts import (
     draw_gaps,
     draw_offsets,
     draw_sessions,
+    rows_of,
     stretches_of,
 )
 from clearway.sim.quantiles import FloatArray, at_quantiles, draw_quantiles, mean_of_quantiles
@@ -41,6 +43,14 @@ SPEC_PREFIX = "synthetic:"
 JOBS_MAX = 10_000_000
 """Bound of one generated workload: about 5 GB of objects."""
 JOBS_DEFAULT = 10_000
+SPAN_MAX_DAYS = 36_525
+"""Bound of the arrivals of one workload, a century: what is beyond is a slip of the pen, or a date that is wrong."""
+SPAN_MAX_MS = SPAN_MAX_DAYS * DAY_MS
+ASKED_MIN = 1e-9
+ASKED_MAX = 1e9
+"""Bounds of the numbers of a spec."""
+WORK_MIN_S = 1 / SECOND_MS / MILLI
+"""Least work of a job: a millisecond of the least share of a device."""
 LIMIT_MAX_MS = 30 * DAY_MS
 """Longest time limit that a user would write, unless the run itself is longer."""
 BATCHES_SPARE = 1.05
@@ -173,15 +183,20 @@ def _parse_positive(text: str, key: str, value: str) -> float:
     except ValueError:
         raise _spec_error(text, f"{key}={value!r}") from None
     whole = key in ("jobs", "devices")
-    if not 0 < number < float("inf") or (whole and not number.is_integer()) or (key == "jobs" and number > JOBS_MAX):
+    if (
+        not ASKED_MIN <= number <= ASKED_MAX
+        or (whole and not number.is_integer())
+        or (key == "jobs" and number > JOBS_MAX)
+    ):
         raise _spec_error(text, f"{key}={value!r}")
     return number
 
 
 def _spec_error(text: str, found: str) -> InputError:
     return InputError(
-        f"{text}: expected {SPEC_PREFIX}MODEL?jobs=N or days=D, and load=L&devices=N if wanted (positive numbers, "
-        f"at most {JOBS_MAX} jobs), found {found}; for example {SPEC_PREFIX}philly-like?jobs=10000&load=0.9&devices=512"
+        f"{text}: expected {SPEC_PREFIX}MODEL?jobs=N or days=D, and load=L&devices=N if wanted (numbers "
+        f"from {ASKED_MIN:g} to {ASKED_MAX:g}, at most {JOBS_MAX} jobs), found {found}; for example "
+        f"{SPEC_PREFIX}philly-like?jobs=10000&load=0.9&devices=512"
     )
 
 
@@ -201,6 +216,7 @@ def generate(
 
     load and devices: choose the arrival rate so that the work offered per second is `load` × `devices` device-seconds;
     with `jobs` exactly (by the work that was drawn), with `days` on average. Without them the model's own rate holds.
+    InputError for more than JOBS_MAX jobs or SPAN_MAX_DAYS days.
     """
     assert (jobs is None) != (days is None), "one of jobs and days"
     assert (load is None) == (devices is None), "load and devices go together"
@@ -236,18 +252,18 @@ class _Columns:
 
 
 def _jobs_in_days(model: SyntheticModel, days: float, wanted: float | None) -> int:
-    per_hour = model.jobs_per_hour if wanted is None else wanted * 3600 / model.device_seconds_per_job
-    count = max(1, round(per_hour * HOURS * days))
+    per_hour = model.jobs_per_hour if wanted is None else wanted * 3600 / max(WORK_MIN_S, model.device_seconds_per_job)
+    count = per_hour * HOURS * days
     if count > JOBS_MAX:
         raise InputError(
-            f"days={days}: expected at most {JOBS_MAX} jobs, found {count}; ask for fewer days or less load"
+            f"days={days}: expected at most {JOBS_MAX} jobs, found {count:.10g}; ask for fewer days or less load"
         )
-    return count
+    return max(1, round(count))
 
 
 def _draw_columns(model: SyntheticModel, count: int, rng: np.random.Generator) -> _Columns:
     session, shapes, sizes = _draw_batches(model, count, rng)
-    batch = np.repeat(np.arange(len(sizes)), sizes)[:count]
+    batch = rows_of(sizes, count)
     shape = shapes[batch]
     users = _draw_weighted([rank**-model.user_skew for rank in range(1, model.users + 1)], int(session[-1]) + 1, rng)
     kind = _draw_weighted([weight for _, weight in model.kinds], len(sizes), rng)[batch]
@@ -335,24 +351,37 @@ def _draw_limits(model: SyntheticModel, run_ms: IntArray, rng: np.random.Generat
 
 
 def _span_ms(model: SyntheticModel, columns: _Columns, days: float | None, wanted: float | None) -> float:
+    """Over how long the arrivals are spread, a millisecond at least."""
     if days is not None:
-        return days * DAY_MS
-    if wanted is None:
-        return len(columns.run_ms) / model.jobs_per_hour * HOUR_MS
-    device_milli = np.array([shape.device_milli for shape in model.shapes], dtype=np.float64)[columns.shape]
-    return float(np.dot(device_milli / MILLI, columns.run_ms)) / wanted
+        span_ms = days * DAY_MS
+    elif wanted is None:
+        span_ms = len(columns.run_ms) / model.jobs_per_hour * HOUR_MS
+    else:
+        device_milli = np.array([shape.device_milli for shape in model.shapes], dtype=np.float64)[columns.shape]
+        span_ms = float(np.dot(device_milli / MILLI, columns.run_ms)) / wanted
+    return max(1.0, span_ms)
 
 
 def _draw_submits(model: SyntheticModel, columns: _Columns, span_ms: float, rng: np.random.Generator) -> IntArray:
     """Sessions begin at times whose density follows the hour of day. What they hold beyond the span comes at its begin,
     lest long ones stretch it and thin the load."""
+    _check_span(model, span_ms)
     weights = model.hour_weights if model.sessions is None else model.sessions.hour_weights
     begins = _invert_cycle(weights, np.sort(rng.random(int(columns.session[-1]) + 1)), span_ms)
     times = _follow_begins(model, columns, begins, rng)
     if model.sessions is not None:
         times %= span_ms
+    _check_span(model, float(times.max()))
     submit_ms: IntArray = np.rint(times).astype(np.int64)
     return submit_ms // model.resolution_ms * model.resolution_ms
+
+
+def _check_span(model: SyntheticModel, span_ms: float) -> None:
+    if span_ms > SPAN_MAX_MS:
+        raise InputError(
+            f"{model.name}: expected arrivals within {SPAN_MAX_DAYS} days (a century), found {span_ms / DAY_MS:.6g}; "
+            "ask for fewer jobs, or for more load, or look at jobs_per_hour and the gaps of the model"
+        )
 
 
 def _follow_begins(
@@ -427,12 +456,13 @@ def _build_jobs(model: SyntheticModel, columns: _Columns, submit_ms: IntArray, o
 def _tenants_of_users(model: SyntheticModel) -> list[TenantName]:
     """Each user's tenant: users by falling activity go to the tenant that is furthest below its share."""
     total = sum(weight for _, weight in model.tenants)
-    missing = [weight / total for _, weight in model.tenants]
+    missing = [(-weight / total, index) for index, (_, weight) in enumerate(model.tenants)]
+    heapify(missing)
     activity = [rank**-model.user_skew for rank in range(1, model.users + 1)]
     scale = sum(activity)
     found = []
     for amount in activity:
-        index = max(range(len(missing)), key=missing.__getitem__)
-        missing[index] -= amount / scale
+        excess, index = missing[0]
+        heapreplace(missing, (excess + amount / scale, index))
         found.append(TenantName(model.tenants[index][0]))
     return found

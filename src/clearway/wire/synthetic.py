@@ -27,6 +27,9 @@ SIGNIFICANT: Final = 6
 
 SECONDS_MAX: Final = 1e9
 """Longest time of a table, some thirty years, and most jobs of a burst: what is beyond is a slip of the pen."""
+RATE_MIN: Final = 1e-9
+RATE_MAX: Final = 1e9
+"""Of jobs an hour and of weights: beyond these sums overflow, or nothing comes in a thousand years."""
 USERS_MAX: Final = 1_000_000
 SKEW_MAX: Final = 100.0
 """Of two users of which one submits a million times as often it is 20."""
@@ -77,9 +80,10 @@ def _parse_limits(value: object) -> tuple[float, ...]:
 
 
 def _parse_hours(value: object) -> tuple[float, ...]:
-    hours = _list_of(HOURS, f"{HOURS} rates, one an hour from midnight", 0, SECONDS_MAX)(value)
-    if not any(hours):
-        raise ParseError(expected="a rate above 0 in some hour", found="only zeros")
+    hours = _list_of(HOURS, f"{HOURS} rates, one an hour from midnight", 0, RATE_MAX)(value)
+    if max(hours) < RATE_MIN:
+        expected = f"a rate of {RATE_MIN:g} or more in some hour"
+        raise ParseError(expected=expected, found=max(hours) or "only zeros")
     return hours
 
 
@@ -89,6 +93,7 @@ Counts = Annotated[tuple[float, ...], convert(_table_of(1))]
 LimitRatios = Annotated[tuple[float, ...], convert(_parse_limits)]
 Hours = Annotated[tuple[float, ...], convert(_parse_hours)]
 Share = Annotated[NotNegativeNumber, pydantic.Field(le=1)]
+Rate = Annotated[PositiveNumber, pydantic.Field(ge=RATE_MIN, le=RATE_MAX)]
 
 
 class PaceModel(Schema):
@@ -115,7 +120,7 @@ class ShapeModel(Schema):
     replicas: Positive
     devices: Positive
     share_milli: Annotated[Positive, pydantic.Field(le=MILLI)] = MILLI
-    weight: PositiveNumber
+    weight: Rate
     run_quantiles_s: Seconds
     burst_probability: Share
     burst_size_quantiles: Counts
@@ -132,14 +137,14 @@ class TenantModel(Schema):
     """A tenant and its share of the users' activity."""
 
     name: Text
-    weight: PositiveNumber
+    weight: Rate
 
 
 class KindModel(Schema):
     """A kind of job and its share of the batches."""
 
     kind: JobKind
-    weight: PositiveNumber
+    weight: Rate
 
 
 class SyntheticFile(Schema):
@@ -148,7 +153,7 @@ class SyntheticFile(Schema):
     synthetic_model: Annotated[int, pydantic.Field(strict=True, ge=VERSION, le=VERSION)]
     name: Name
     source: Text = ""
-    jobs_per_hour: PositiveNumber
+    jobs_per_hour: Rate
     hour_weights: Hours
     users: Annotated[Positive, pydantic.Field(le=USERS_MAX)]
     user_skew: Annotated[NotNegativeNumber, pydantic.Field(le=SKEW_MAX)]
@@ -157,7 +162,7 @@ class SyntheticFile(Schema):
     limit_quantiles: LimitRatios = ()
     resolution_ms: Annotated[Positive, pydantic.Field(le=DAY_MS)] = 1
     run_likeness: Share = 0.0
-    burst_gap_s: NotNegativeNumber = 0.0
+    burst_gap_s: Annotated[NotNegativeNumber, pydantic.Field(le=SECONDS_MAX)] = 0.0
     burst_paces: tuple[PaceModel, ...] = ()
     sessions: SessionsModel | None = None
     shapes: Annotated[tuple[ShapeModel, ...], convert(require_items)]

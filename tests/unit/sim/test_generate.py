@@ -1,12 +1,19 @@
+import resource
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from clearway.model.errors import InputError
+from clearway.model.jobs import JobSpec, Request
 from clearway.model.units import DAY_MS, HOUR_MS, MINUTE_MS
+from clearway.sim.bursts import SessionModel
 from clearway.sim.fitting import fit_model
 from clearway.sim.generate import SyntheticSpec, generate, is_synthetic, parse_synthetic
 from clearway.sim.quantiles import PROBABILITIES
 from clearway.sim.synthetic import BUILT_IN_MODELS, generate_from_spec
 from clearway.sim.traces import read_workload
+from clearway.sim.workload import TraceJob, Workload
 from support.files import write_lines
 from support.shared import TRACES, needs_traces
 
@@ -127,3 +134,70 @@ def test_the_built_in_numbers_are_those_of_the_real_trace():
     assert [shape.run_quantiles_s for shape in PHILLY.shapes] == [
         pytest.approx(shape.run_quantiles_s, rel=1e-3, abs=0.5) for shape in fitted.shapes
     ]
+
+
+def in_memory(memory_bytes, call):
+    """What `call` gives while this process may take so much more memory than it has."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + memory_bytes, hard))
+    try:
+        return call()
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+MANY = (1e9,) * len(PROBABILITIES)
+
+
+def test_a_burst_or_session_of_a_thousand_million_takes_no_memory_beyond_what_is_drawn():
+    sessions = SessionModel(
+        batch_quantiles=MANY,
+        pause_quantiles_s=(0.0,) * len(PROBABILITIES),
+        shape_likeness=0.0,
+        size_likeness=0.0,
+        pause_likeness=0.0,
+    )
+    bursts = tuple(replace(shape, burst_probability=1.0, burst_size_quantiles=MANY) for shape in PHILLY.shapes)
+    for model in (replace(PHILLY, shapes=bursts), replace(PHILLY, sessions=sessions)):
+        assert len(in_memory(1 << 30, lambda model=model: generate(model, jobs=300).jobs)) == 300
+
+
+@pytest.mark.parametrize("asked", [{"jobs": 300}, {"days": 40_000}, {"jobs": 300, "load": 1e-9, "devices": 1}])
+def test_arrivals_over_more_than_a_century_are_refused(asked):
+    with pytest.raises(InputError, match=r"expected arrivals within 36525 days .* found"):
+        generate(replace(PHILLY, jobs_per_hour=1e-7), **asked)
+
+
+def test_bursts_without_sessions_that_last_more_than_a_century_are_refused():
+    with pytest.raises(InputError, match="expected arrivals within 36525 days"):
+        generate(replace(PHILLY, burst_gap_s=1e9), jobs=300)
+
+
+def test_more_jobs_than_can_be_counted_are_refused_with_their_number():
+    with pytest.raises(InputError, match=r"expected at most 10000000 jobs, found 4.8e\+10; ask"):
+        generate(replace(PHILLY, jobs_per_hour=1e9), days=2)
+    idle = tuple(replace(shape, run_quantiles_s=(0.0,) * len(PROBABILITIES)) for shape in PHILLY.shapes)
+    with pytest.raises(InputError, match="expected at most 10000000 jobs"):
+        generate(replace(PHILLY, shapes=idle), days=2, load=0.9, devices=64)
+
+
+def test_jobs_that_come_all_at_once_come_within_a_millisecond():
+    jobs = generate(replace(PHILLY, burst_gap_s=0.0), jobs=10, load=1e9, devices=10**9).jobs
+    assert {job.submit_ms for job in jobs} <= {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([(0, 10), (10**10, 10), (10**10 + 1, 5)], "expected submits within 36525 days .* found 115741"),
+        ([(0, 10), (60, 2 * 10**9)], "expected run times of at most 1e\\+09 s, found 2e\\+09 s of job 2"),
+    ],
+)
+def test_a_trace_of_which_no_model_can_be_drawn_is_not_fitted(rows, said):
+    jobs = [
+        TraceJob(JobSpec(id=number, request=Request(devices=1)), submit_s * 1000, run_s * 1000)
+        for number, (submit_s, run_s) in enumerate(rows, start=1)
+    ]
+    with pytest.raises(InputError, match=said):
+        fit_model(Workload(name="far", jobs=tuple(jobs)))
