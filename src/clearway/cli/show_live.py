@@ -114,7 +114,7 @@ def show_job(session: Session, job: JobView, now_ms: int) -> None:
         ("Ran before", render_elapsed(job.ran_before_ms) if job.ran_before_ms else ""),
         ("Done again", render_elapsed(job.lost_ms) if job.lost_ms else ""),
         ("Time limit", render_time_limit(job.limit_ms, NONE)),
-        ("Progress", "" if job.progress is None else f"{job.progress:.0%}"),
+        ("Progress", "" if job.progress is None or job.state is JobState.COMPLETED else f"{job.progress:.0%}"),
         ("Saved up to", render_elapsed(job.saved_ms) if job.saved_ms else ""),
         ("Restarts", str(job.restarts) if job.restarts else ""),
         ("Preemptions", str(job.preemptions) if job.preemptions else ""),
@@ -131,7 +131,7 @@ def show_explanation(session: Session, job: JobView, explanation: "Explanation |
     if explanation is None or not explanation.reasons:
         text = "Job {job} does not wait: it is {state}"
         session.screen.print(session.say(text, job=job_name_of(job), state=job.state.value), markup=False)
-        if job.progress is not None:
+        if job.progress is not None and not job.state.is_final:  # what an ended job said last is not where it came to
             done = f"{job.progress:.0%}"
             show_pairs(session, ("", ""), [(f"  {session.translate('Progress')}", done)])
         return

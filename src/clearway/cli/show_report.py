@@ -89,7 +89,7 @@ def waited_ms(job: JobView, now_ms: int) -> int:
 def _bars(job: JobView, last: int, ran: int, waited: int) -> list[tuple[str, float]]:
     """last: run time of the last run; ran: of all."""
     bars: list[tuple[str, float]] = []
-    if job.progress is not None:
+    if job.progress is not None and job.state is not JobState.COMPLETED:
         bars.append(("Progress", min(1.0, max(0.0, job.progress))))
     if job.limit_ms:
         bars.append(("Of its time limit", min(1.0, last / job.limit_ms)))

@@ -16,7 +16,7 @@ from clearway.cli.live_submit import exit_code_of, read_submission, wait_for
 from clearway.cli.live_up import say_ready
 from clearway.cli.messages import Language
 from clearway.cli.session import Session
-from clearway.cli.show_live import show_nodes
+from clearway.cli.show_live import show_explanation, show_job, show_nodes
 from clearway.cli.show_report import advise
 from clearway.cli.show_top import Scene, draw_scene
 from clearway.cli.slurm.arguments import UsageError, read_options
@@ -330,3 +330,17 @@ def test_exit_codes_are_those_of_a_shell():
     assert exit_code_of(make_view(exit_code=3)) == 3
     assert exit_code_of(make_view(signal=9)) == 137
     assert exit_code_of(make_view(state=JobState.CANCELLED)) == 1
+
+
+def test_progress_is_shown_of_jobs_that_run_not_of_those_that_completed():
+    def shown(state):
+        text = io.StringIO()
+        screen = Console(file=text, width=120)
+        session = Session(language=Language.ENGLISH, screen=screen, notes=screen)
+        job = make_view(progress=0.91, state=state, start_ms=NOON, end_ms=NOON)
+        show_job(session, job, NOON)
+        show_explanation(session, job, None, NOON)
+        return text.getvalue()
+
+    assert shown(JobState.RUNNING).count("91%") == 2
+    assert "91%" not in shown(JobState.COMPLETED)
