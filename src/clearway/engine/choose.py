@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from clearway.engine.budgets import Purse
 from clearway.engine.limits import headroom_milli, within_limits
+from clearway.engine.policy import PreemptMode
 from clearway.engine.quota import may_reclaim
 from clearway.engine.state import ClusterState
 from clearway.engine.tables import (
@@ -70,6 +71,8 @@ def _cheapest(trial: Trial, row: int, candidates: list[Victim], milder: Mapping[
     """Of two searches the one for which less is lost: what is cheapest by device is not where one who holds many leaves
     for one who needs few. Who only shrinks or moves keeps what is not needed."""
     found = _search(trial, row, candidates, milder)
+    if trial.state.policy.preemption.mode is PreemptMode.ORDER:  # small jobs, and young ones, are those that go first
+        return found
     if found is None or not any(victim.way is Way.EVICT for victim in found[0]):
         return found
     needed = trial.state.by_row[row].spec.request.device_milli * found[1].replicas
