@@ -73,7 +73,7 @@ class Unstarted:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """What happened. bounds: about the jobs that finished, so that the gap compares like with like. unstarted: one
-    for each reason."""
+    for each reason; () where it was not asked."""
 
     workload: Workload
     result: SimResult
@@ -104,12 +104,12 @@ def prepare(request: SimulationRequest, progress: ProgressCallback | None = None
     )
 
 
-def run_prepared(prepared: Prepared, progress: ProgressCallback | None = None) -> Run:
-    """Replay and measure."""
+def run_prepared(prepared: Prepared, progress: ProgressCallback | None = None, *, explains: bool = False) -> Run:
+    """Replay and measure. explains: whether to ask, too, why jobs never started."""
     ceiling = ceiling_of_spec if prepared.speeds is None else ceiling_of_speeds(prepared.speeds)
     kernel = Kernel(prepared.policy, RuntimeHistory())
     run = measure(_replay(kernel, prepared, progress), prepared.workload, prepared.cluster, ceiling)
-    return replace(run, unstarted=_explain_unstarted(kernel, run.result.jobs))
+    return replace(run, unstarted=_explain_unstarted(kernel, run.result.jobs)) if explains else run
 
 
 def _explain_unstarted(kernel: Kernel, jobs: JobColumns) -> tuple[Unstarted, ...]:

@@ -65,7 +65,7 @@ def simulate(
         prepared = prepare(request, progress)
     note_compiling(session)
     with session.progress("Simulating {policy}", policy=policy) as progress:
-        run = run_prepared(prepared, progress)
+        run = run_prepared(prepared, progress, explains=True)
     if jobs_csv is not None:
         reports.write_run_jobs(run, jobs_csv)
         note_written(session, jobs_csv)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearway.engine.budgets import Purse
-from clearway.engine.limits import headroom_milli, within_limits
+from clearway.engine.limits import PROTECTED_KINDS, headroom_milli, within_limits
 from clearway.engine.policy import PreemptMode
 from clearway.engine.quota import may_reclaim
 from clearway.engine.state import ClusterState
@@ -32,19 +32,13 @@ from clearway.engine.tables import (
 from clearway.engine.trial import Trial
 from clearway.engine.victims import Victim, Way, kept_part, rank_of
 from clearway.model.allocation import Allocation
-from clearway.model.jobs import JobKind
+from clearway.model.units import MILLI
 
 BUDGET_TRIES: Final = 8
 """Sets of victims that are looked at for one waiting job, where budgets do not allow the first."""
 
-WHOLE: Final = 1000
-"""A whole device, in thousandths."""
-
 Found = tuple[list[Victim], Allocation]
 """Victims, and where the waiting job then goes."""
-
-PROTECTED: Final = (JobKind.SERVICE, JobKind.TASK, JobKind.INTERACTIVE)
-"""Kinds for which headroom is held."""
 
 
 def choose_victims(
@@ -262,15 +256,15 @@ def place_whole(trial: Trial, row: int) -> Allocation | None:
 
 def leaves_headroom(trial: Trial, row: int, allocation: Allocation) -> bool:
     """Whether as many devices stay wholly free as the policy keeps, if the job has these."""
-    free = trial.state.inventory.devices[DEVICE_SHARE_FREE, allocation.devices] == WHOLE
+    free = trial.state.inventory.devices[DEVICE_SHARE_FREE, allocation.devices] == MILLI
     return _leaves_free(trial, row, len(np.unique(allocation.devices[free])))
 
 
 def _leaves_free(trial: Trial, row: int, devices: int) -> bool:
     kept = headroom_milli(trial.state)
-    if kept == 0 or devices == 0 or trial.state.by_row[row].spec.kind in PROTECTED:
+    if kept == 0 or devices == 0 or trial.state.by_row[row].spec.kind in PROTECTED_KINDS:
         return True
-    return WHOLE * (int(trial.state.inventory.totals[-1]) - devices) >= kept
+    return MILLI * (int(trial.state.inventory.totals[-1]) - devices) >= kept
 
 
 def _minimal(

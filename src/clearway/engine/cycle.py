@@ -63,7 +63,7 @@ from clearway.engine.dominant import rows_in_turn
 from clearway.engine.elastic import next_growth_ms
 from clearway.engine.improve import improve_plan, touches_running
 from clearway.engine.lifecycle import HOLDING
-from clearway.engine.limits import headroom_milli, within_limits
+from clearway.engine.limits import PROTECTED_KINDS, headroom_milli, within_limits
 from clearway.engine.load import make_weights
 from clearway.engine.power import PowerGate, with_caps
 from clearway.engine.reasons import REASONS
@@ -83,7 +83,7 @@ from clearway.engine.tables import (
 )
 from clearway.engine.trial import Trial
 from clearway.engine.view import jobs_view
-from clearway.model.jobs import JobKind, StopCause
+from clearway.model.jobs import StopCause
 from clearway.model.plan import Move, Plan, ReasonCode, Reserve, Start, Stop, job_served
 from clearway.model.units import FOREVER_MS
 
@@ -93,8 +93,6 @@ if TYPE_CHECKING:
 
 IntArray = NDArray[np.int64]
 
-PROTECTED_KINDS: Final = (JobKind.SERVICE, JobKind.TASK, JobKind.INTERACTIVE)
-"""Kinds for which headroom is held."""
 EMPTY: Final = np.zeros(0, dtype=np.int64)
 POWER_ROUNDS_MAX: Final = 8
 """Scans of one cycle under a power budget: each leaves out the jobs that were refused. What is refused after so many

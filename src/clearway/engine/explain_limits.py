@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from clearway.engine.cycle import PROTECTED_KINDS
 from clearway.engine.explain_room import BLOCKERS_MAX, DEVICES_GIVEN_BACK, Finding, make_finding
 from clearway.engine.lifecycle import HOLDING, WAITING
+from clearway.engine.limits import PROTECTED_KINDS, headroom_milli
 from clearway.engine.quota import UNLIMITED, borrowed_milli, tenant_available
 from clearway.engine.reasons import REASON_HEADROOM
 from clearway.engine.records import JobRecord
@@ -312,15 +312,6 @@ def _rows_below(state: ClusterState, row: int) -> set[int]:
         if int(tenants[TENANT_PARENT, other]) in below and tenants[TENANT_TAKEN, other] > tenants[TENANT_KEPT, other]:
             below.add(other)
     return below
-
-
-def headroom_milli(state: ClusterState) -> int:
-    """Thousandths that the policy keeps free for services, tasks and interactive jobs now."""
-    headroom = state.policy.headroom
-    if not headroom.enabled:
-        return 0
-    forecast = state.forecast_devices if state.forecast_until_ms > state.now_ms else 0
-    return MILLI * max(headroom.devices_min, forecast)
 
 
 def _find_headroom(scene: Scene, record: JobRecord, need: Need) -> list[Finding]:

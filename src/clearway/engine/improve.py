@@ -43,10 +43,11 @@ def improve_plan(
 
 def _someone_waits(state: ClusterState, started: frozenset[int]) -> bool:
     """Whether a waiting job could use what is free, or comes free: jobs that grew would only have to shrink for it."""
-    rows = [row for row in state.order.waiting()[: LOOKED_MAX + len(started)].tolist() if row not in started]
     table, pools = state.rows.table, state.inventory.pools[:, : state.inventory.pool_count]
-    free = (pools[POOL_FREE] > 0) | (pools[POOL_SHARED] > 0)
+    first = state.order.waiting()[: LOOKED_MAX + len(started)].tolist()
+    rows = [row for row in first if row not in started and table[JOB_REASON, row] in HELPED_REASONS]
     if state.claims or any(state.by_row[row].spec.request.devices == 0 for row in rows):
         return True
-    kinds = {int(table[JOB_CLASS, row]): row for row in rows if table[JOB_REASON, row] in HELPED_REASONS}
+    free = (pools[POOL_FREE] > 0) | (pools[POOL_SHARED] > 0)
+    kinds = {int(table[JOB_CLASS, row]): row for row in rows}
     return any((suitable_pools(state, row) & free).any() for row in kinds.values())

@@ -1,8 +1,15 @@
 """Limits of queue and quota of tenant together, as asked outside of the scan."""
 
+from typing import Final
+
 from clearway.engine.quota import QUEUE_OPEN, QUEUE_REFUSES_RUNNING, queue_refusal, tenant_available
 from clearway.engine.state import ClusterState
 from clearway.engine.tables import JOB_QUEUE, JOB_TENANT
+from clearway.model.jobs import JobKind
+from clearway.model.units import MILLI
+
+PROTECTED_KINDS: Final = (JobKind.SERVICE, JobKind.TASK, JobKind.INTERACTIVE)
+"""Kinds for which headroom is held."""
 
 
 def headroom_milli(state: ClusterState) -> int:
@@ -12,7 +19,7 @@ def headroom_milli(state: ClusterState) -> int:
     if not headroom.enabled:
         return 0
     forecast = state.forecast_devices if state.forecast_until_ms > state.now_ms else 0
-    return 1000 * max(headroom.devices_min, forecast)
+    return MILLI * max(headroom.devices_min, forecast)
 
 
 def within_limits(state: ClusterState, row: int, milli: int, *, starts: bool = True) -> bool:

@@ -170,11 +170,11 @@ def _may_be_helped(state: ClusterState, started: frozenset[int], tried: set[int]
         is_limited &= ranks[rows] > ranks[givers].min(initial=FOREVER_MS)
     is_helped = is_limited | np.isin(table[JOB_REASON, rows], HELPED_REASONS)
     rows = rows[is_helped & (table[JOB_CLAIMED, rows] == 0)]
-    rows = rows[~np.isin(rows, list(started)) & ~_behind_none(state, rows, tried)]
+    rows = rows[~np.isin(rows, list(started)) & ~_need_not_ask(state, rows, tried)]
     return np.array([row for row in rows.tolist() if _may_ask(state, row)], dtype=np.int64)
 
 
-def _behind_none(state: ClusterState, rows: IntArray, tried: set[int]) -> NDArray[np.bool_]:
+def _need_not_ask(state: ClusterState, rows: IntArray, tried: set[int]) -> NDArray[np.bool_]:
     """bool[n]: which of the waiting jobs need not be asked for again. Of jobs that are equal, the first of the order is
     helped, not one that came since the others were tried."""
     was_tried: NDArray[np.bool_] = np.isin(rows, list(tried))

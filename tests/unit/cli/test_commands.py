@@ -348,7 +348,7 @@ def test_each_way_of_failing_has_its_exit_code(error, code, words):
 
 @pytest.mark.parametrize("option", ["--json", "--jobs-csv", "--html"])
 def test_an_output_that_cannot_be_written_is_refused_before_the_run(trace, tmp_path, option, monkeypatch):
-    monkeypatch.setattr("clearway.bootstrap.simulation.run_prepared", lambda *_: pytest.fail("it ran"))
+    monkeypatch.setattr("clearway.bootstrap.simulation.run_prepared", lambda *_, **__: pytest.fail("it ran"))
     (tmp_path / "a file").write_text("")
     for path, word in ((tmp_path, "found a folder"), (tmp_path / "a file" / "out", "found a file")):
         result = run("simulate", trace, "--cluster", "1x4", "--policy", "fifo", option, str(path))
