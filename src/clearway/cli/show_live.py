@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
+from clearway.cli.help_words import render_help
 from clearway.cli.session import Session
 from clearway.cli.slurm.sinfo_text import gres_of
 from clearway.cli.slurm.squeue_text import fold_arrays
@@ -142,7 +143,7 @@ def show_explanation(session: Session, job: JobView, explanation: "Explanation |
         session.screen.print(f"  {reason.message}", markup=False, soft_wrap=True)
     rows = [
         ("In the way", ", ".join(map(str, explanation.blockers[:10]))),
-        ("Would help", ", ".join(explanation.helped_by)),
+        ("Would help", render_help(session, explanation)),
         ("Cheapest change", explanation.fix),
         ("Planned start", _in_words(explanation.start_ms, now_ms)),
     ]

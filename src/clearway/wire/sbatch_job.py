@@ -294,10 +294,11 @@ def _describe(options: _Options, job: JobSpec) -> None:
         all_memory = "all memory of the node, which is then not shared"
         options.echo(name, render_memory(options.get(name) or 0) if options.get(name) else all_memory)
     request = job.request
+    memory = f", {render_memory(request.memory_bytes)} memory" if request.memory_bytes else ""  # none asked: any amount
     options.notes.append(
         f"{job.replicas} {_plural('replica', job.replicas)}, each on one node, each of {request.devices} "
         f"{_plural('GPU', request.devices)}, {request.cpu_milli // MILLI} "
-        f"{_plural('CPU', request.cpu_milli // MILLI)}, {render_memory(request.memory_bytes)} memory"
+        f"{_plural('CPU', request.cpu_milli // MILLI)}{memory}"
     )
     _describe_limits(options, job)
 

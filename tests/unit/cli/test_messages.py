@@ -11,6 +11,7 @@ import clearway.cli
 from clearway.bootstrap.comparison import COMPARED
 from clearway.cli.app import find_language, make_command
 from clearway.cli.chinese import CHINESE, POLICIES
+from clearway.cli.help_words import JOBS, WORDS
 from clearway.cli.messages import Language, choose_language, translate
 from clearway.policies.named import POLICY_NAMES
 
@@ -56,6 +57,10 @@ def test_every_label_of_a_table_is_translated():
     labels = {text for source in shown for text in labels_in(source) if isinstance(text, str)}
     labels = {text for text in labels if re.match(r" *[A-Z]", text)} | {metric.label for metric in COMPARED}
     assert labels - set(CHINESE) == set()
+
+
+def test_every_word_on_what_would_help_is_translated():
+    assert {text for _, text in WORDS} | set(JOBS) <= set(CHINESE)
 
 
 def test_every_policy_has_a_line_in_chinese():

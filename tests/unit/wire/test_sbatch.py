@@ -258,6 +258,10 @@ def test_the_shape_is_told():
     )
 
 
+def test_nothing_is_told_of_memory_that_was_not_asked_for():
+    assert "2 replicas, each on one node, each of 4 GPUs, 8 CPUs" in parse("-N 2 --gres=gpu:4 -c 8").notes
+
+
 def test_an_unknown_option_is_an_error_with_its_line_and_the_nearest_name():
     assert refuse("-N 1", "--gpu-per-node=2") == [
         "jobs/train.sh:3: expected an option of sbatch, found '--gpu-per-node'; did you mean '--gpus-per-node'?"

@@ -1,0 +1,74 @@
+"""What would help a job that waits is told in words, not by names of events."""
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import clearway.engine
+from clearway.cli.help_words import WORDS, render_help
+from clearway.cli.messages import Language
+from clearway.cli.session import Session
+from clearway.engine.explain_room import DEVICES_COME_UP, DEVICES_GIVEN_BACK
+from clearway.model.ids import JobId
+from clearway.model.plan import Explanation, ReasonCode, Rejection
+
+
+def help_for(*reasons, language=Language.ENGLISH):
+    screen = Console(file=io.StringIO())
+    session = Session(language=language, screen=screen, notes=screen)
+    made = tuple(
+        Rejection(code, f"{code.value}: so", blockers=tuple(map(JobId, blockers)), helped_by=helped_by)
+        for code, blockers, helped_by in reasons
+    )
+    return render_help(session, Explanation(job=JobId(9), reasons=made))
+
+
+AHEAD = ("JobStarted", "JobCancelled", *DEVICES_GIVEN_BACK)
+
+
+@pytest.mark.parametrize(
+    ("code", "blockers", "helped_by", "words"),
+    [
+        (ReasonCode.RESOURCES, (7,), DEVICES_GIVEN_BACK, "job 7 ends or gives devices back"),
+        (ReasonCode.RESOURCES, (7, 8), DEVICES_GIVEN_BACK, "a job in its way ends or gives devices back"),
+        (ReasonCode.QUOTA, (), DEVICES_GIVEN_BACK, "a running job ends or gives devices back"),
+        (ReasonCode.DEPENDENCY, (7,), ("JobFinished",), "job 7 ends"),
+        (ReasonCode.DEPENDENCY, (7,), ("JobStarted",), "job 7 starts"),
+        (ReasonCode.NODES_DOWN, (), DEVICES_COME_UP, "a node or a device comes back or is added"),
+        (ReasonCode.NEIGHBOURS, (), ("JobStarted",), "another job starts"),
+        (ReasonCode.NEVER_FITS, (), ("NodeAdded",), "a node is added"),
+        (ReasonCode.NEVER_FITS, (), ("SomethingNewer",), "SomethingNewer"),
+    ],
+)
+def test_what_would_help_is_told_in_words(code, blockers, helped_by, words):
+    assert help_for((code, blockers, helped_by)) == words
+
+
+def test_jobs_ahead_start_and_jobs_that_run_give_devices_back():
+    assert help_for((ReasonCode.PRIORITY, (7,), AHEAD)) == (
+        "a running job ends or gives devices back; job 7 starts or is cancelled"
+    )
+
+
+def test_several_reasons_are_helped_once_by_the_same_and_a_named_job_says_more_than_any():
+    room = (ReasonCode.RESOURCES, (5,), DEVICES_GIVEN_BACK)
+    assert help_for(room, room, (ReasonCode.PRIORITY, (7,), AHEAD)) == (
+        "job 5 ends or gives devices back; job 7 starts or is cancelled"
+    )
+
+
+def test_what_would_help_is_told_in_chinese():
+    assert help_for((ReasonCode.RESOURCES, (7,), DEVICES_GIVEN_BACK), language=Language.CHINESE) == (
+        "作业 7 结束或归还设备"
+    )
+
+
+def test_there_are_words_for_every_event_by_which_the_engine_says_that_a_job_is_helped():
+    sources = Path(clearway.engine.__file__).parent.glob("explain*.py")
+    named = {name for source in sources for name in re.findall(r"\b([A-Z]\w+)\.__name__", source.read_text("utf-8"))}
+    assert {"JobFinished", "TimerFired"} <= named
+    assert not [name for name in sorted(named) if not help_for((ReasonCode.RESOURCES, (), (name,))).islower()]
+    assert named <= {event for events, _ in WORDS for event in events}
