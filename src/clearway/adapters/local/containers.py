@@ -1,10 +1,10 @@
 """A job's `image`: how its processes are started inside of it, by whichever tool is installed.
 
 A folder with a root filesystem is run by runc or crun, without privileges, in a user namespace in which the user looks
-like root; a name of an image by podman or apptainer. All of them start the processes below ours, so that they stay in
-the job's control group and end with it. Where neither is there, Docker's daemon is asked (`docker`). The network and
-the devices that the job sees are the machine's, but for Docker's devices. So are the processes, but for
-podman where control groups are those of version 2 alone.
+like root; a name of an image by podman or apptainer; an image in one file (SIF) by apptainer. All of them start the
+processes below ours, so that they stay in the job's control group and end with it. For a name where neither is there,
+Docker's daemon is asked (`docker`). The network and the devices that the job sees are the machine's, but for Docker's
+devices. So are the processes, but for podman where control groups are those of version 2 alone.
 
 crun refuses machines on which both versions of control groups have controllers; there runc is needed.
 """
@@ -24,7 +24,9 @@ BUNDLE_WORD: Final = "{bundle}"
 SCRIPT_PATH: Final = "/proc/self/fd/3"
 FOLDER_TOOLS: Final = ("crun", "runc")
 DOCKER: Final = "docker"
-IMAGE_TOOLS: Final = ("podman", "apptainer", "singularity", DOCKER)
+FILE_TOOLS: Final = ("apptainer", "singularity")
+"""For an image that is one file (SIF): what the others take are names."""
+IMAGE_TOOLS: Final = ("podman", *FILE_TOOLS, DOCKER)
 SHARED: Final = ("/proc", "/dev", "/sys")
 """Parts of the machine that the job sees inside as it would outside."""
 NAMESPACES: Final = ("mount", "user")
@@ -55,16 +57,28 @@ class Place:
 
 def find_tool(image: str, find: Callable[[str], str | None] = shutil.which) -> tuple[str, str]:
     """Name and program of what runs this image. Raises ContainerError."""
-    is_folder = image.startswith("/") and os.path.isdir(image)
-    for tool in FOLDER_TOOLS if is_folder else IMAGE_TOOLS:
+    tools = _tools_for(image)
+    for tool in tools:
         program = find(tool)
         if program is not None and not (tool == "crun" and is_hybrid()):
             return tool, program
-    wanted = ", ".join(FOLDER_TOOLS if is_folder else IMAGE_TOOLS)
     also = ""
-    if is_folder and find("crun"):
+    if "crun" in tools and find("crun"):
         also = "; crun refuses this machine, on which both versions of control groups have controllers"
-    raise ContainerError(f"expected one of {wanted} to run the image {image!r}; found none{also}: install one")
+    raise ContainerError(
+        f"expected one of {', '.join(tools)} to run the image {image!r}; found none{also}: install one"
+    )
+
+
+def _tools_for(image: str) -> tuple[str, ...]:
+    """Those that can run such an image, the best first."""
+    if _is_folder(image):
+        return FOLDER_TOOLS
+    return FILE_TOOLS if image.endswith(".sif") or (image.startswith("/") and os.path.isfile(image)) else IMAGE_TOOLS
+
+
+def _is_folder(image: str) -> bool:
+    return image.startswith("/") and os.path.isdir(image)
 
 
 def wrap(
@@ -137,7 +151,7 @@ def _inside(argv: Sequence[str]) -> list[str]:
 def make_bundle(image: str, argv: Sequence[str], environment: Mapping[str, str], place: Place) -> str:
     """config.json (OCI runtime specification 1.0) for a folder with a root filesystem; "" for other images. Raises
     ContainerError where a folder of the job cannot be shown inside."""
-    if not image.startswith("/"):
+    if not _is_folder(image):
         return ""
     config: dict[str, Any] = {
         "ociVersion": "1.0.2",

@@ -66,6 +66,16 @@ def test_named_image_is_run_by_podman_before_apptainer_with_the_jobs_words():
     assert apptainer[-3:] == ("/bin/sh", "/proc/self/fd/3", "a b")
 
 
+def test_image_in_one_file_is_run_by_apptainer_alone_with_nothing_written_for_it(tmp_path):
+    file = tmp_path / "train.img"
+    file.touch()
+    for image in (str(file), "/no/such/train.sif", "train.sif"):
+        assert find_tool(image, find_only("podman", "apptainer", "docker")) == ("apptainer", "/usr/bin/apptainer")
+        assert make_bundle(image, ARGV, {}, PLACE) == ""
+    with pytest.raises(ContainerError, match="expected one of apptainer, singularity to run the image 'train.sif'"):
+        find_tool("train.sif", find_only("podman", "docker"))
+
+
 def test_docker_is_asked_where_nothing_else_runs_an_image():
     assert find_tool("train:1", find_only("docker", "podman")) == ("podman", "/usr/bin/podman")
     assert find_tool("train:1", find_only("docker")) == ("docker", "/usr/bin/docker")
