@@ -72,7 +72,7 @@ def test_image_in_one_file_is_run_by_apptainer_alone_with_nothing_written_for_it
     for image in (str(file), "/no/such/train.sif", "train.sif"):
         assert find_tool(image, find_only("podman", "apptainer", "docker")) == ("apptainer", "/usr/bin/apptainer")
         assert make_bundle(image, ARGV, {}, PLACE) == ""
-    with pytest.raises(ContainerError, match="expected one of apptainer, singularity to run the image 'train.sif'"):
+    with pytest.raises(ContainerError, match=r"expected one of apptainer, singularity to run the image 'train\.sif'"):
         find_tool("train.sif", find_only("podman", "docker"))
 
 
