@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from clearway.adapters.storage import open_reader, open_store
+from clearway.model.events import NodeDown
 from clearway.model.ids import JobId
 from clearway.model.runs import RunSpec
 from clearway.ports.storage import Changes, JobQuery, JournalError, StorageError, TooLongError
@@ -224,13 +225,27 @@ def test_a_record_longer_than_a_server_takes_is_refused_unsent_and_all_else_goes
     store = open_store(mariadb.url(mariadb.make_database()))
     store.append(make_submission(1))
     long = Changes(runs=((JobId(2), RunSpec(script='"' * (9 << 20))),))
-    with pytest.raises(TooLongError, match="max_allowed_packet"):
+    with pytest.raises(TooLongError, match=r"\(job 2\).*max_allowed_packet"):
         store.append(long)
     assert store.append(make_submission(2)) == 2
     fits = Changes(runs=((JobId(3), RunSpec(script='"' * (3 << 20))),))
     store.append(fits)
     assert store.reader.read_run(JobId(3)) == fits.runs[0][1]
     store.close()
+
+
+def test_a_report_longer_than_a_server_takes_is_named_and_written_by_the_next_start_with_more(mariadb):
+    url = mariadb.url(mariadb.make_database())
+    long = Changes(events=(NodeDown(0, '"' * (5 << 20)),))
+    named = pytest.raises(TooLongError, match=r"\(NodeDown, number 1\): .*more and start again")
+    with contextlib.closing(open_store(url)) as store, named:
+        store.append(long)
+    mariadb.run("SET GLOBAL max_allowed_packet = 67108864")
+    try:
+        with contextlib.closing(open_store(url)) as store:
+            assert store.append(long) == 1
+    finally:
+        mariadb.run("SET GLOBAL max_allowed_packet = 16777216")
 
 
 def test_a_server_that_takes_too_little_at_once_is_refused_at_the_start(mariadb):

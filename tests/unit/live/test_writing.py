@@ -127,6 +127,28 @@ def test_reports_of_a_cluster_that_changed_as_a_whole_are_decided_upon_in_parts_
     assert sum(isinstance(record, Batch) for record in plane.store.events) > 2
 
 
+def test_a_report_that_is_too_long_by_itself_is_kept_until_the_storage_takes_as_much_and_nothing_is_lost_meanwhile():
+    plane = make_plane(devices=2).start()
+    plane.submit(make_spec())
+    (node,) = [replace(one.node, labels=(("k", "x" * STORE_CHARACTERS),)) for one in nodes_told(plane)]
+    told = [NodeChanged(1, node), DeviceDown(1, node.name, 1, "gone")]
+    plane.backend.observe = lambda _now_ms: [told.pop(0) for _ in range(len(told))]
+    plane.control.turn(1)
+    assert f"expected {STORE_CHARACTERS} characters at most" in plane.control.problem
+    plane.store.record_characters_max = 2 * STORE_CHARACTERS
+    plane.clock.set(plane.control.next_due_ms())
+    plane.control.turn(plane.clock.now_ms())
+    assert not plane.control.problem
+    known = [event for record in plane.store.events for event in each_part(record)]
+    assert NodeChanged(1, node) in known
+    assert DeviceDown(1, node.name, 1, "gone") in known
+    assert plane.start().state(1) is JobState.RUNNING, "a new control plane reads the same"
+
+
+def nodes_told(plane):
+    return [event for record in plane.store.events for event in each_part(record) if isinstance(event, NodeAdded)]
+
+
 def test_few_reports_are_one_part_and_none_are_none():
     started = [JobStarted(0, job, 1) for job in range(1_000)]
     assert cut_reports(started) == [started]

@@ -144,8 +144,9 @@ class SqlStore:
             for row in table_rows:
                 if len(row[name]) * rows.BYTES_PER_CHARACTER > most and (size := rows.count_bytes(row[name])) > most:
                     raise TooLongError(
-                        f"{self._database.label}: expected a record of at most {most} bytes, found one of {size}: "
-                        "submit fewer jobs at once (or, with MariaDB, set max_allowed_packet to more)"
+                        f"{self._database.label}: expected a record of at most {most} bytes, found one of {size} "
+                        f"({_name_row(row)}): submit fewer jobs at once (or, with MariaDB, set max_allowed_packet to "
+                        "more and start again)"
                     )
 
     def _write(self, connection: Connection, batch: Batch) -> None:
@@ -363,6 +364,11 @@ def _read_formats(connection: Connection) -> dict[str, str]:
 @functools.cache
 def _our_formats() -> Mapping[str, str]:
     return {"journal": dump_json(make_journal_header()), "rows": dump_json(rows.row_defaults())}
+
+
+def _name_row(row: rows.Row) -> str:
+    """What a row is, without what is private in it."""
+    return f"{row['kind']}, number {row['seq']}" if "seq" in row else f"job {row.get('id', row.get('first_job'))}"
 
 
 def _is_empty(changes: Changes) -> bool:
