@@ -166,7 +166,8 @@ class KubernetesBackend:
             return None
         node, devices = places[0]
         resource = self.book.nodes.resource_at(node, devices[0]) or DEVICE_DEFAULT if devices else ""
-        return make_own_job(spec, run, resource, self._config.scheduler_name, self._config.shared)
+        named = self.book.classes.find_name(spec.priority)
+        return make_own_job(spec, run, resource, self._config.scheduler_name, self._config.shared, named)
 
     def restore_own(self, job: JobId, run: RunSpec, message: str) -> None:
         """A submitted job waits, as the journal says. message: why it is held."""
@@ -445,9 +446,9 @@ class KubernetesBackend:
         return [self.spawn(self._look_up(source)) for source in wanted]
 
     async def _look_up(self, source: Source) -> None:
-        size, is_gone, queue = await read_size(self._client, source)
+        size, is_gone, said = await read_size(self._client, source)
         with self.lock:
-            self.book.put_size(source, size, is_gone=is_gone, queue=queue)
+            self.book.put_size(source, size, is_gone=is_gone, said=said)
         self._changed()
 
     # --- acting ---------------------------------------------------------------------------------------------------
@@ -568,8 +569,7 @@ class KubernetesBackend:
 
     def _is_over(self, uid: str) -> bool:
         with self.lock:
-            pod = self.book.pods.get(uid)
-        return pod is None or pod.is_over
+            return (pod := self.book.pods.get(uid)) is None or pod.is_over
 
     async def _insist(
         self, pod: PodFacts, gate: AbstractAsyncContextManager[None], call: Callable[[], Awaitable[None]]

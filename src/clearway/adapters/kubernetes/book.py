@@ -23,7 +23,7 @@ from clearway.adapters.kubernetes.convoys import gang_key, is_mixed
 from clearway.adapters.kubernetes.entries import Wants
 from clearway.adapters.kubernetes.errors import UnreadableError
 from clearway.adapters.kubernetes.facts import PodFacts, PodPhase
-from clearway.adapters.kubernetes.gangs import group_of, single_of
+from clearway.adapters.kubernetes.gangs import NOTHING_SAID, Said, group_of, single_of
 from clearway.adapters.kubernetes.guard import BROKEN
 from clearway.adapters.kubernetes.jobs import make_arrival
 from clearway.adapters.kubernetes.manifests import OwnJob
@@ -348,17 +348,26 @@ class Book(Orphans):
                 self._judge(now_ms, part, self._settle)
             return
         try:
-            arrival = make_arrival(now_ms, bundle, pods, self.nodes, self._config, self._queue_of(pods[0]))
+            said = self._said_of(pods[0])
+            rank = self.classes.find_rank(pods, said)
+            arrival = make_arrival(now_ms, bundle, pods, self.nodes, self._config, said.queue, rank)
         except UnreadableError as error:
             self._refuse(bundle, pods, str(error))
             return
         bundle.key = arrival.key
         self._arrivals.append(arrival)
 
-    def _queue_of(self, pod: PodFacts) -> str:
-        """The queue that the object names which made the pod, or says how many there are; "" = none."""
+    def _said_of(self, pod: PodFacts) -> Said:
+        """What the object says which made the pod, or says how many there are."""
         source = group_of(pod).source
-        return "" if source is None else self._queues.get(source, "")
+        return NOTHING_SAID if source is None else self._said.get(source, NOTHING_SAID)
+
+    def describe_rank(self, pods: Sequence[PodFacts]) -> str:
+        """The priority of pods that are one job, in words; "" = there is nothing to say of it."""
+        try:
+            return self.classes.find_rank(pods, self._said_of(pods[0])).in_words()
+        except UnreadableError:  # its class is gone since
+            return ""
 
     def _settle_run(self, now_ms: int, bundle: Bundle, run: Run) -> None:
         lying = [self.pods.get(slot.pod) for slot in run.slots]
@@ -465,10 +474,11 @@ class Book(Orphans):
         other = None if run.beneficiary is None else self.jobs.get(run.beneficiary)
         if other is None or run.cause is not StopCause.PREEMPTED or not holding:
             return ""
-        first = next(iter(self.waiting(other)), None)
-        if first is None or first.namespace != holding[0].namespace:
+        pods = self.waiting(other)
+        if not pods or pods[0].namespace != holding[0].namespace:
             return "Preempted by a job of another namespace"
-        return f"Preempted by job {other.job}, pod {first.name}"
+        words = [f"Preempted by job {other.job}", f"pod {pods[0].name}", self.describe_rank(pods)]
+        return ", ".join(filter(None, words))
 
     def _end_stopped(self, now_ms: int, bundle: Bundle, run: Run) -> None:
         self._let_go(bundle, run)

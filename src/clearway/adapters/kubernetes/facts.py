@@ -195,7 +195,8 @@ class PodFacts:
     device_claims: names of its ResourceClaims, "" = one that is still to be made; claim_sources: what its spec says of
     them, the same in pods of one template. generation: counts changes of its spec, the binding apart; 0 = unknown.
     share: the part of a device that it asks. device_spread: devices of each container. held: ids of devices of which
-    HAMi gave it a part. priority_class: its name, "" = none. preempts: whether others may be evicted for it.
+    HAMi gave it a part. priority: None = the API server did not write it. priority_class: its name, "" = none.
+    preempts: whether others may be evicted for it.
     is_resized: it holds other CPUs or memory than its spec says, for now.
     """
 
@@ -205,7 +206,7 @@ class PodFacts:
     node: str
     phase: PodPhase
     scheduler: str
-    priority: int
+    priority: int | None
     amounts: Amounts
     devices: int
     demand: Demand

@@ -78,6 +78,8 @@ VOLCANO_GROUPS: Final = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/
 KUEUE_GROUP: Final = "kueue.x-k8s.io/pod-group-name"
 KUEUE_COUNT: Final = "kueue.x-k8s.io/pod-group-total-count"
 
+RAY_CLASS: Final = "ray.io/priority-class-name"
+"""Label of a RayCluster, which KubeRay hands on to schedulers of gangs."""
 
 QUEUE_KEYS: Final = (
     "clearway.io/queue",
@@ -113,6 +115,19 @@ class Source:
         if plural is None or not VERSION.fullmatch(version) or self.name in (".", ".."):
             return ""
         return f"/apis/{group}/{version}/namespaces/{self.namespace}/{plural}/{quote(self.name, safe='')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the object says of its gang beside numbers. queue, priority_class: that it names, "" = none. priority: of
+    that class, as the API server wrote it, None = it did not."""
+
+    queue: str = ""
+    priority_class: str = ""
+    priority: int | None = None
+
+
+NOTHING_SAID: Final = Said()
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,12 +234,18 @@ def gang_size(data: Mapping[str, Any]) -> Size:
     return _bound(size) if isinstance(size, int) else {part: _bound(one) for part, one in size.items()}
 
 
-def queue_of(data: Mapping[str, Any]) -> str:
-    """The queue that this object names, by a label or annotation, or in its spec as Volcano's PodGroups; "" = none."""
+def said_by(data: Mapping[str, Any]) -> Said:
+    """What this object says beside numbers, by labels and annotations, or in its spec as PodGroups and what the
+    training operator hands on to them."""
     metadata, spec = data.get("metadata") or {}, data.get("spec") or {}
-    said = {**(metadata.get("labels") or {}), **(metadata.get("annotations") or {})}
-    named = next((said[key] for key in QUEUE_KEYS if said.get(key)), "")
-    return str(named or (spec.get("queue") if data.get("kind") == "PodGroup" else "") or "")
+    marks = {**(metadata.get("labels") or {}), **(metadata.get("annotations") or {})}
+    queue, named = next((marks[key] for key in QUEUE_KEYS if marks.get(key)), ""), marks.get(RAY_CLASS)
+    priority = None
+    if data.get("kind") == "PodGroup":
+        queue, named, priority = queue or spec.get("queue"), spec.get("priorityClassName"), spec.get("priority")
+    elif policy := (spec.get("runPolicy") or {}).get("schedulingPolicy"):
+        named = policy.get("priorityClass")
+    return Said(str(queue or ""), str(named or ""), priority if isinstance(priority, int) else None)
 
 
 def _bound(size: int) -> int:

@@ -20,7 +20,7 @@ from clearway.adapters.kubernetes.runs import Arrival
 from clearway.model.cluster import TenantSpec
 from clearway.model.errors import ClearwayError, InputError
 from clearway.model.ids import JobId, TenantName
-from clearway.model.plan import Explanation
+from clearway.model.plan import Explanation, ReasonCode
 from clearway.ports.control import Control, Submission
 
 log = logging.getLogger(__name__)
@@ -45,6 +45,9 @@ NODES_AT_ONCE: Final = 250
 
 RETRY_S: Final = 1.0
 """Pause before what the control plane could not take is offered again."""
+
+BEHIND: Final = (ReasonCode.PRIORITY, ReasonCode.RESERVED)
+"""Reasons of a job that others come before."""
 
 
 class Intake:
@@ -141,7 +144,9 @@ class Intake:
                 except Exception:  # about these pods alone
                     self._backend.book.guard.note(("judged", pods[0].uid), pods[0], f"pod {pods[0].name}")
                     about_nodes = BROKEN
-                message = _compose(about_nodes, explanation)
+                with self._backend.lock:
+                    rank = self._backend.book.describe_rank(pods)
+                message = _compose(about_nodes, explanation, rank)
                 await self._tell(pods, message)
 
     async def _tell(self, pods: Sequence[PodFacts], message: str) -> None:
@@ -185,9 +190,12 @@ class Intake:
         return self._judged[kind]
 
 
-def _compose(about_nodes: str, explanation: Explanation) -> str:
-    """What kubectl's users read: nodes first, as they are used to, then Clearway's own reasons and remedy."""
+def _compose(about_nodes: str, explanation: Explanation, rank: str) -> str:
+    """What kubectl's users read: nodes first, as they are used to, then Clearway's own reasons and remedy. rank: the
+    pod's own priority, which is said where others come first."""
     parts = [about_nodes, *(reason.message for reason in explanation.reasons)]
+    if rank and any(reason.code in BEHIND for reason in explanation.reasons):
+        parts.append(f"It has {rank}")
     if explanation.fix:
         parts.append(f"What would help: {explanation.fix}")
     return " ".join(part if part.endswith(".") else part + "." for part in parts)

@@ -11,6 +11,7 @@ from clearway.adapters.kubernetes.facts import PodFacts
 from clearway.adapters.kubernetes.gangs import ELASTIC, QUEUE_KEYS, Group, elastic_range
 from clearway.adapters.kubernetes.nodes import Nodes
 from clearway.adapters.kubernetes.parse import CPU, MEMORY
+from clearway.adapters.kubernetes.priorities import Rank
 from clearway.adapters.kubernetes.runs import Arrival, Bundle
 from clearway.model.ids import JobId, QueueName, TenantName
 from clearway.model.jobs import Checkpoint, DomainLevel, Elastic, JobKind, JobSpec, Network, Request
@@ -32,7 +33,13 @@ EnumT = TypeVar("EnumT", bound=StrEnum)
 
 
 def make_job(
-    number: JobId, group: Group, pods: Sequence[PodFacts], wants: Wants, config: KubernetesConfig, queue: str = ""
+    number: JobId,
+    group: Group,
+    pods: Sequence[PodFacts],
+    wants: Wants,
+    config: KubernetesConfig,
+    queue: str,
+    rank: Rank,
 ) -> JobSpec:
     """The job of a whole group. wants: where its pods may lie. queue: that of pods that name none. Raises
     UnreadableError where an annotation is wrong."""
@@ -60,17 +67,23 @@ def make_job(
         tenant=TenantName(first.namespace),
         queue=_queue(said, queue, config),
         kind=_kind(said, group, first, len(pods)),
-        priority=max(pod.priority for pod in pods),
+        priority=rank.value,
         estimate_ms=_duration(said, ESTIMATE, first),
         network=_network(said, first),
         checkpoint=_checkpoint(said, first),
         preemptible=said.get(PREEMPTIBLE, "true") != "false",
-        preempts=all(pod.preempts for pod in pods),
+        preempts=rank.preempts,
     )
 
 
 def make_arrival(
-    now_ms: int, bundle: Bundle, pods: Sequence[PodFacts], nodes: Nodes, config: KubernetesConfig, queue: str
+    now_ms: int,
+    bundle: Bundle,
+    pods: Sequence[PodFacts],
+    nodes: Nodes,
+    config: KubernetesConfig,
+    queue: str,
+    rank: Rank,
 ) -> Arrival:
     """The submission of a whole group, its wants noted in the bundle. queue: see `make_job`. Raises UnreadableError
     where it cannot be one."""
@@ -82,7 +95,7 @@ def make_arrival(
     if lack := next((lack for pod in pods if (lack := nodes.find_lack(pod))), ""):
         raise UnreadableError(f"0/{len(nodes.entries)} nodes are available: {lack}.")
     bundle.wants = nodes.note_wants(pods)
-    job = make_job(JobId(PROVISIONAL_ID), bundle.group, pods, bundle.wants, config, queue)
+    job = make_job(JobId(PROVISIONAL_ID), bundle.group, pods, bundle.wants, config, queue, rank)
     again = f".{now_ms}" if bundle.is_again else ""  # the control plane answers a key that it knows with the same job
     key = f"{bundle.group.key}#{pods[0].uid}{again}"
     return Arrival(key, bundle.group.key, job, RunSpec(script="", origin=key))

@@ -78,7 +78,8 @@ done
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnJob:
     """A Job of Clearway's own making. manifest: as it is created. interval_ms: of its checkpoints, 0 = none.
-    replicas: as many as its user asked for; replicas_min, replicas_max: of an elastic job, 0 = it is none."""
+    replicas: as many as its user asked for; replicas_min, replicas_max: of an elastic job, 0 = it is none.
+    unnamed_priority: its priority where no PriorityClass has it."""
 
     job: JobId
     namespace: str
@@ -88,6 +89,7 @@ class OwnJob:
     replicas: int = 1
     replicas_min: int = 0
     replicas_max: int = 0
+    unnamed_priority: int = 0
 
 
 def namespace_of(tenant: TenantName) -> str:
@@ -123,14 +125,17 @@ def find_fault(spec: JobSpec, run: RunSpec) -> str:
     return ""
 
 
-def make_own_job(spec: JobSpec, run: RunSpec, resource: str, scheduler: str, shared: SharedFolder) -> OwnJob:
-    """The Job of a submitted job, but for its size. resource: of its devices, "" = none."""
+def make_own_job(
+    spec: JobSpec, run: RunSpec, resource: str, scheduler: str, shared: SharedFolder, priority_class: str = ""
+) -> OwnJob:
+    """The Job of a submitted job, but for its size. resource: of its devices, priority_class: of its priority, "" =
+    there is none."""
     namespace, name = namespace_of(spec.tenant), name_of(spec)
     labels = {OWN_JOB: str(spec.id), MANAGED_BY: MANAGER}
-    template = {
-        "metadata": {"labels": labels, "annotations": {"clearway.io/user": spec.user}},
-        "spec": _make_pod(spec, run, resource, scheduler, shared),
-    }
+    pod = _make_pod(spec, run, resource, scheduler, shared)
+    if priority_class:
+        pod["priorityClassName"] = priority_class
+    template = {"metadata": {"labels": labels, "annotations": {"clearway.io/user": spec.user}}, "spec": pod}
     manifest = {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -149,6 +154,7 @@ def make_own_job(spec: JobSpec, run: RunSpec, resource: str, scheduler: str, sha
         name=name,
         manifest=manifest,
         interval_ms=interval_ms,
+        unnamed_priority=0 if priority_class else spec.priority,
         replicas=spec.replicas,
         replicas_min=0 if spec.elastic is None else spec.elastic.replicas_min,
         replicas_max=0 if spec.elastic is None else spec.elastic.replicas_max,

@@ -80,11 +80,14 @@ class OwnJobs:
             del self._asked[job]
 
     async def _launch(self, action: Launch) -> None:
+        own = action.own
+        if own.unnamed_priority:
+            log.info("job %d: no PriorityClass has its priority %d: its pods name none", own.job, own.unnamed_priority)
         try:
-            await self._insist(lambda: self._make(action.own, action.replicas))
+            await self._insist(lambda: self._make(own, action.replicas))
         except ApiError as error:
-            log.warning("job %d: %s", action.own.job, error)
-            self._refuse(action.own.job, str(error), error.status == FORBIDDEN)
+            log.warning("job %d: %s", own.job, error)
+            self._refuse(own.job, str(error), error.status == FORBIDDEN)
 
     async def _make(self, own: OwnJob, replicas: int) -> bool:
         await self._serve(own.namespace)

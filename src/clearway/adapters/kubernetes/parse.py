@@ -183,7 +183,7 @@ def _parse_pod(data: Json, config: KubernetesConfig) -> PodFacts:
         node=spec.get("nodeName") or "",
         phase=PodPhase(status.get("phase") or "Pending"),
         scheduler=spec.get("schedulerName") or "",
-        priority=int(spec.get("priority") or 0),
+        priority=None if spec.get("priority") is None else int(spec["priority"]),
         amounts=tuple(sorted(asked.items())),
         devices=devices.get(device, 0) or (0 if share is None else 1),
         demand=demand if share is None else replace(demand, sharing=share.by),

@@ -100,9 +100,11 @@ def ask_of(pod: PodFacts) -> Ask:
 
 def ask_of_template(template: Mapping[str, Any]) -> Ask:
     """What each pod of a template of Clearway's own making will take."""
-    resources = template["spec"]["containers"][0]["resources"]
+    spec = template["spec"]
+    resources = spec["containers"][0]["resources"]
     limits = resources.get("limits") or {}
-    return Ask(parse_amounts({**limits, **(resources.get("requests") or {})}), parse_amounts(limits))
+    asked = parse_amounts({**limits, **(resources.get("requests") or {})})
+    return Ask(asked, parse_amounts(limits), spec.get("priorityClassName", ""))
 
 
 class Quotas:

@@ -21,9 +21,11 @@ from clearway.adapters.kubernetes.disruptions import KIND as DISRUPTIONS
 from clearway.adapters.kubernetes.disruptions import Disruptions
 from clearway.adapters.kubernetes.errors import UnreadableError
 from clearway.adapters.kubernetes.facts import PodFacts
-from clearway.adapters.kubernetes.gangs import Group, Size, Source, group_of, part_of
+from clearway.adapters.kubernetes.gangs import NOTHING_SAID, Group, Said, Size, Source, group_of, part_of
 from clearway.adapters.kubernetes.guard import BROKEN
 from clearway.adapters.kubernetes.nodes import Nodes
+from clearway.adapters.kubernetes.priorities import KIND as PRIORITIES
+from clearway.adapters.kubernetes.priorities import PriorityClasses
 from clearway.adapters.kubernetes.quotas import KIND as QUOTAS
 from clearway.adapters.kubernetes.quotas import Quotas
 from clearway.adapters.kubernetes.runs import Action, Bundle, Refuse, RunPhase
@@ -43,6 +45,7 @@ class Sightings:
         self.guard = self.nodes.guard
         self.disruptions = Disruptions()
         self.quotas = Quotas()
+        self.classes = PriorityClasses()
         self.pods: dict[str, PodFacts] = {}
         self.bundles: dict[str, Bundle] = {}
         self._config = config
@@ -54,7 +57,7 @@ class Sightings:
         self._claimants: dict[tuple[str, str], dict[str, None]] = {}
         self._convoys: dict[str, dict[str, int]] = {}
         self._sizes: dict[Source, Size | None] = {}
-        self._queues: dict[Source, str] = {}
+        self._said: dict[Source, Said] = {}
         self._wanted: dict[Source, None] = {}
         self._empty: dict[str, int] = {}
         self._actions: list[Action] = []
@@ -100,13 +103,13 @@ class Sightings:
         for uid in [uid for uid in self.pods if uid not in there]:
             self.drop_pod(uid)
 
-    def put_size(self, source: Source, size: Size | None, *, is_gone: bool = False, queue: str = "") -> None:
+    def put_size(self, source: Source, size: Size | None, *, is_gone: bool = False, said: Said = NOTHING_SAID) -> None:
         """The object says how many pods must start together; None = it could not be read. is_gone: it was deleted.
-        queue: that it names."""
+        said: what else it says."""
         self._wanted.pop(source, None)
-        self._sizes[source], self._queues[source] = size, queue
+        self._sizes[source], self._said[source] = size, said
         if len(self._sizes) > SIZES_MAX:
-            self._queues.pop(oldest := next(iter(self._sizes)), None)
+            self._said.pop(oldest := next(iter(self._sizes)), None)
             del self._sizes[oldest]
         for bundle in [one for one in self.bundles.values() if one.group.source == source and one.job is None]:
             self._resize(bundle, size)
@@ -132,12 +135,16 @@ class Sightings:
         self._touch(uid)
 
     def put_other(self, kind: str, data: Mapping[str, Any], *, is_gone: bool = False) -> None:
-        """A namespace, or an object that says something of volumes or devices, was seen, or is gone."""
+        """A namespace, or an object that says something of pods, volumes or devices, was seen, or is gone."""
         if kind == "namespaces":
             self.nodes.society.put_space(data["metadata"]["name"], data["metadata"].get("labels") or {})
             return
         if kind == QUOTAS:
             self.quotas.put(data, is_gone=is_gone)
+            return
+        if kind == PRIORITIES:
+            self.classes.put(data, is_gone=is_gone)
+            self._touch_refused()
             return
         if kind == DISRUPTIONS:
             self._touch_space(self.disruptions.put(data, is_gone=is_gone))
@@ -154,6 +161,10 @@ class Sightings:
         (self.nodes.volumes.drop if is_gone else self.nodes.volumes.put)(kind, data)
         for uid in self._claiming:
             self._touch(uid)
+
+    def _touch_refused(self) -> None:
+        """Groups that could be no jobs are to be looked at again."""
+        self._dirty.update((key, None) for key, one in self.bundles.items() if one.job is None and one.refused)
 
     def _touch_space(self, namespace: str) -> None:
         """All groups of the namespace whose pods lie somewhere are to be looked at."""
@@ -269,7 +280,7 @@ class Sightings:
         said = None if source is None else self._sizes.get(source)
         if source is not None and said != 0 and not isinstance(said, Mapping):
             self._sizes.pop(source, None)
-            self._queues.pop(source, None)
+            self._said.pop(source, None)
 
     def _scatter(self, bundle: Bundle, sizes: Size) -> None:
         """Its pods do not all start together: each is a job of its own, or its parts are."""

@@ -19,6 +19,7 @@ OTHERS: Final = (
     "/apis/resource.k8s.io/v1/resourceclaims",
     "/apis/policy/v1/poddisruptionbudgets",
     "/api/v1/resourcequotas",
+    "/apis/scheduling.k8s.io/v1/priorityclasses",
 )
 """Objects that say something about pods and nodes; who may not read them does without, and says so in its log."""
 

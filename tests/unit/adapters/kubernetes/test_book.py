@@ -4,15 +4,14 @@ import pytest
 
 from clearway.adapters.kubernetes import nodes
 from clearway.adapters.kubernetes.allowing import REFUSALS_MAX, RETRY_MS
-from clearway.adapters.kubernetes.book import NOT_WHOLE, Book
-from clearway.adapters.kubernetes.config import KubernetesConfig
+from clearway.adapters.kubernetes.book import NOT_WHOLE
 from clearway.adapters.kubernetes.convoys import PARTS_MAX, PERMIT_MS, REST_FIRST_MS
-from clearway.adapters.kubernetes.gangs import GANG, GANG_SIZE, Source, gang_size, queue_of
+from clearway.adapters.kubernetes.gangs import GANG, GANG_SIZE, Source
 from clearway.adapters.kubernetes.orphans import EMPTY_MS
-from clearway.adapters.kubernetes.parse import parse_node, parse_pod
+from clearway.adapters.kubernetes.parse import parse_pod
 from clearway.adapters.kubernetes.placement import DEMAND_PREFIX
 from clearway.adapters.kubernetes.placing import BIND_REFUSED, NO_PLACE, RESTING
-from clearway.adapters.kubernetes.runs import CONFLICTS_MAX, Bind, Evict, Refuse
+from clearway.adapters.kubernetes.runs import CONFLICTS_MAX, Refuse
 from clearway.adapters.kubernetes.volumes import BIND_COMPLETED
 from clearway.model.events import (
     DeviceDown,
@@ -29,100 +28,8 @@ from clearway.model.events import (
     NodeUp,
 )
 from clearway.model.jobs import JobKind, Outcome, Request, StopCause
-from support.kubernetes import JOB, make_job_object, make_node, make_pod
-
-CONFIG = KubernetesConfig()
-
-
-class World:
-    """A book with the API server's side played by hand. Times pass by one each settle."""
-
-    def __init__(self, **nodes):
-        self.book = Book(CONFIG)
-        self.now_ms = 0
-        self.next_job = 1
-        self.pods = {}
-        for name, gpus in nodes.items():
-            self.put_node(name, gpus=gpus)
-        self.settle()
-
-    def put_node(self, name, **more):
-        self.book.nodes.put(parse_node(make_node(name, **more), CONFIG))
-
-    def put(self, name, **more):
-        self.pods[name] = make_pod(name, **more)
-        self.book.put_pod(parse_pod(self.pods[name], CONFIG))
-
-    def change(self, name, *, phase=None, node=None, leaving=False):
-        pod = self.pods[name]
-        if phase:
-            pod["status"]["phase"] = phase
-        if node:
-            pod["spec"]["nodeName"] = node
-        if leaving:
-            pod["metadata"]["deletionTimestamp"] = "2026-07-01T11:00:00Z"
-        self.book.put_pod(parse_pod(pod, CONFIG))
-
-    def delete(self, name):
-        self.book.drop_pod(f"uid-{name}")
-
-    def settle(self):
-        self.now_ms += 1
-        return self.book.settle(self.now_ms)
-
-    def answer_sizes(self, data):
-        for source in self.book.take_wanted():
-            queue = "" if data is None else queue_of(data)
-            self.book.put_size(source, None if data is None else gang_size(data), queue=queue)
-
-    def accept(self):
-        """Settle, and have all that arrives accepted; returns the jobs."""
-        self.settle()
-        jobs = []
-        for arrival in self.book.take_arrivals():
-            self.book.accept(self.now_ms, arrival, self.next_job)
-            jobs.append(arrival.job)
-            self.next_job += 1
-        return jobs
-
-    def start(self, job, *places, generation=1):
-        origin = self.book.jobs[job].key
-        self.book.start(self.now_ms, job, generation, places, origin)
-
-    def calls(self):
-        return [show(action) for action in self.book.take_actions()]
-
-
-def show(action):
-    match action:
-        case Bind(pod, node):
-            return f"bind {pod.name} {node}"
-        case Evict(pod):
-            return f"evict {pod.name}"
-        case Refuse(pod, _):
-            return f"refuse {pod.name}"
-
-
-def make_gang(world, size=2, gpus=8):
-    """An indexed Job of `size` pods, accepted as job 1."""
-    for index in range(size):
-        world.put(f"w{index}", owner=JOB, index=index, gpus=gpus)
-    world.answer_sizes(make_job_object(size))
-    return world.accept()
-
-
-def run_gang(world, *places):
-    """The gang started on these places, all its pods running."""
-    make_gang(world, len(places))
-    world.start(1, *places)
-    for index, (node, _) in enumerate(places):
-        world.change(f"w{index}", node=node, phase="Running")
-    world.calls()
-    return world.settle()
-
-
-ALL = tuple(range(8))
-
+from support.kube_book import ALL, CONFIG, World, make_gang, run_gang
+from support.kubernetes import JOB, make_job_object
 
 # --- arriving ---------------------------------------------------------------------------------------------------------
 
@@ -343,7 +250,10 @@ def test_all_parts_of_a_gang_stop_when_one_does():
 
 @pytest.mark.parametrize(
     ("namespace", "said"),
-    [("vision", "Preempted by job 2, pod high"), ("b", "Preempted by a job of another namespace")],
+    [
+        ("vision", "Preempted by job 2, pod high, priority 1000 (class high)"),
+        ("b", "Preempted by a job of another namespace"),
+    ],
 )
 def test_pod_that_is_preempted_is_told_for_whom_within_its_namespace(namespace, said):
     world = World(n1=8)
@@ -351,7 +261,7 @@ def test_pod_that_is_preempted_is_told_for_whom_within_its_namespace(namespace, 
     world.accept()
     world.start(1, ("n1", ALL))
     world.change("low", node="n1", phase="Running")
-    world.put("high", gpus=8, namespace=namespace)
+    world.put("high", gpus=8, namespace=namespace, priority=1_000)
     world.accept()
     world.settle()
     world.book.take_actions()

@@ -11,7 +11,7 @@ from clearway.adapters.kubernetes.gangs import (
     Source,
     gang_size,
     group_of,
-    queue_of,
+    said_by,
 )
 from clearway.adapters.kubernetes.parse import parse_pod
 from support.kubernetes import JOB, make_job_object, make_pod
@@ -215,4 +215,4 @@ def test_object_without_numbers_is_unreadable(data):
     ],
 )
 def test_queue_that_an_object_names(data, queue):
-    assert queue_of(data) == queue
+    assert said_by(data).queue == queue
