@@ -12,6 +12,7 @@ from support.kube_scheduling import Scheduling
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 PODS = "/api/v1/namespaces/default/pods"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 
 JOBSET = {
     "replicatedJobs": [{"name": "workers", "replicas": 2, "template": {"spec": {"parallelism": 2, "completions": 2}}}]
@@ -81,7 +82,7 @@ def make_owner(cluster):
     """A function that makes the object of a shape, in an API that takes it as it is."""
     made = []
 
-    def make(shape):
+    def make(shape, **more):
         api_version, kind, plural, spec = (SHAPES | ORDERED)[shape]
         group, _, version = api_version.partition("/")
         schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -96,7 +97,7 @@ def make_owner(cluster):
         made.append(crd["metadata"]["name"])
         path = f"/apis/{api_version}/namespaces/default/{plural}"
         until("its API", lambda: cluster.http.get(path).status_code == httpx.codes.OK)
-        body = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "own"}, "spec": spec}
+        body = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "own"}, "spec": spec | more}
         return cluster.create(path, body)
 
     yield make
@@ -118,6 +119,29 @@ def test_gang_of_an_operator_is_bound_whole_or_not_at_all(cluster, make_owner, t
         assert bound(cluster.pods()) == {"other": "n1"}, "three of the four would have had room"
         cluster.add_node("n2", gpus=6)
         until("the gang bound", lambda: len(bound(cluster.pods())) == 5)
+
+
+def test_gang_whose_pod_group_names_a_class_waits_for_the_class_and_then_preempts(cluster, make_owner, tmp_path):
+    owner = make_owner("volcano", priorityClassName="urgent")
+    cluster.add_node("n1", gpus=8)
+    cluster.add_job("low", 1, gpus=8)
+    with Scheduling(cluster.kubeconfig, tmp_path / "clearway.db"):
+        until("the job bound", lambda: len(bound(cluster.pods())) == 1)
+        for number in range(4):
+            metadata = {"name": f"own-{number}", **metadata_of("volcano", number, owner, {})}
+            cluster.create(PODS, {"metadata": metadata, "spec": make_pod_spec(gpus=2)})
+        until("pods that are told", lambda: "no PriorityClass with name urgent was found" in said_of(cluster, "own-0"))
+        urgent = {"metadata": {"name": "urgent", "labels": {"test": ""}}, "value": 1_000}
+        cluster.create("/apis/scheduling.k8s.io/v1/priorityclasses", urgent)
+        until("the gang bound", lambda: {f"own-{number}" for number in range(4)} == set(bound(cluster.pods())))
+        notes = [one["note"] for one in cluster.items(EVENTS) if one["reason"] == "Preempted"]
+        assert any("priority 1000 (class urgent)" in note for note in notes), notes
+
+
+def said_of(cluster, name):
+    """The messages of the pod's conditions."""
+    pod = cluster.call("GET", f"{PODS}/{name}")
+    return " ".join(one.get("message", "") for one in pod["status"].get("conditions", ()))
 
 
 def test_jobset_that_starts_in_order_is_bound_part_by_part(cluster, make_owner, tmp_path):

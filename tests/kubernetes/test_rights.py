@@ -66,7 +66,7 @@ def test_shipped_rights_to_submit_are_enough_to_run_a_job_suspend_and_delete_it(
         cluster.delete(f"{ROLES}/roles/clearway-submit")
 
 
-def test_shipped_rights_are_enough_to_bind_evict_and_say_why(cluster, tmp_path):
+def test_shipped_rights_are_enough_to_bind_evict_and_say_why(cluster, tmp_path, caplog):
     cluster.add_node("n1", gpus=1)
     cluster.create(
         "/apis/scheduling.k8s.io/v1/priorityclasses",
@@ -91,3 +91,4 @@ def test_shipped_rights_are_enough_to_bind_evict_and_say_why(cluster, tmp_path):
                 for event in cluster.items("/apis/events.k8s.io/v1/namespaces/default/events")
             ),
         )
+    assert "priorityclasses" not in caplog.text, "its rights do not allow to read them"

@@ -17,6 +17,7 @@ CONFIG = """
 policy: {like: clearway, preemption: {protection_ms: 0}, elasticity: {interval_ms: 1}}
 queues: [{name: production}, {name: urgent, priority: 100, preempts: [production]}]
 """
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 
 
@@ -71,6 +72,34 @@ def test_submitted_gang_runs_as_an_indexed_job_and_ends_with_it(cluster, kubelet
         kubelets.endings.update({pod["metadata"]["name"]: 0 for pod in pods})
         await_state(client, number, JobState.COMPLETED)
         until("a Job that is complete", lambda: find_job(cluster, number)["status"].get("succeeded") == 2)
+
+
+def test_submitted_job_names_the_class_of_its_priority_for_as_long_as_there_is_one(cluster, process):
+    cluster.add_node("n1", gpus=8)
+    with process.client() as client:
+        cluster.create(CLASSES, {"metadata": {"name": "urgent", "labels": {"test": ""}}, "value": 1_000})
+        low = submit(client, resources={"gpus": 8}, checkpoint={"interval": "10s", "grace": "1s"})
+        await_state(client, low, JobState.RUNNING)
+        assert "priorityClassName" not in pod_of(cluster, low)
+        high = submit(client, resources={"gpus": 8}, priority=1_000)
+        await_state(client, high, JobState.RUNNING)
+        assert state(client, low) is not JobState.RUNNING
+        assert pod_of(cluster, high)["priorityClassName"] == "urgent"
+        (pod,) = [one for one in own_pods(cluster, high) if one["spec"].get("nodeName")]
+        assert pod["spec"]["priority"] == 1_000
+        cluster.delete(f"{CLASSES}/urgent")
+        client.cancel([JobId(high)])
+        await_state(client, low, JobState.RUNNING)
+        other = submit(client, resources={"gpus": 8}, priority=1_000)
+        await_state(client, other, JobState.RUNNING)
+        assert "priorityClassName" not in pod_of(cluster, other)
+        assert f"job {other}: no PriorityClass has its priority 1000" in process.read_log()
+        client.cancel([JobId(low), JobId(other)])
+
+
+def pod_of(cluster, number):
+    """The spec of the pods that the job's Job makes."""
+    return find_job(cluster, number)["spec"]["template"]["spec"]
 
 
 def test_waiting_job_says_why_and_leaves_nothing_when_it_is_cancelled(cluster, process):
