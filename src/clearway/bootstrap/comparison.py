@@ -6,6 +6,8 @@ would make. Results come back in the order of policies and seeds, whatever order
 
 import multiprocessing
 import os
+import signal
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
@@ -160,14 +162,35 @@ def _run_here(cells: Sequence[SimulationRequest], tell: ProgressCallback) -> lis
 
 def _run_apart(cells: Sequence[SimulationRequest], tell: ProgressCallback, *, processes: int) -> list[Run]:
     """Fresh processes, not forks: a fork of a process with threads (the progress bar, linear algebra) may hang."""
-    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    others = multiprocessing.active_children()
+    with ProcessPoolExecutor(processes, mp_context=spawn, initializer=follow_parent) as pool:
         futures = [pool.submit(run_request, cell) for cell in cells]
-        for done, future in enumerate(as_completed(futures), start=1):
-            if future.exception() is not None:
-                pool.shutdown(wait=False, cancel_futures=True)
-                future.result()
-            tell(done, len(cells))
+        try:
+            for done, future in enumerate(as_completed(futures), start=1):
+                if future.exception() is not None:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    future.result()
+                tell(done, len(cells))
+        except KeyboardInterrupt:
+            for child in multiprocessing.active_children():
+                if child not in others:
+                    child.terminate()
+            raise
         return [future.result() for future in futures]
+
+
+def follow_parent() -> None:
+    """In a process for runs: Ctrl-C is its parent's to hear, and it ends with its parent, however that ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "a process for runs has been started by another"
+    parent.join()
+    os._exit(1)
 
 
 def value_of(run: Run, metric: ComparedMetric) -> float:

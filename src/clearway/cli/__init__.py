@@ -5,6 +5,7 @@ not. So command functions import what they run from `clearway.bootstrap` when th
 do without the framework of the others too: they run in loops.
 """
 
+import gc
 import sys
 from pathlib import PurePath
 
@@ -21,7 +22,10 @@ def main() -> None:
     from clearway.cli.machine_code import keep_machine_code
 
     keep_machine_code()
-    run_app()
+    try:
+        run_app()
+    finally:
+        gc.freeze()  # the memory goes back whole: looking for garbage in what the compiler made would take seconds
 
 
 def slurm_main() -> None:

@@ -10,10 +10,13 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from clearway.cli.interrupts import hear_interrupts
 from clearway.cli.messages import Language, choose_language, translate
 
 ProgressCallback = Callable[[int, int], None]
 """Called with (done, in all)."""
+
+EXIT_INTERRUPTED = 130
 
 WIDTH_WITHOUT_TERMINAL = 160
 """Columns assumed when the output is a file or a pipe: wide enough for every table, so that none is folded."""
@@ -46,9 +49,16 @@ class Session:
 
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
         is_shown = self.notes.is_terminal
-        with Progress(*columns, console=self.notes, transient=True, disable=not is_shown) as bars:
+        bars = Progress(*columns, console=self.notes, transient=True, disable=not is_shown)
+        with hear_interrupts(self._end_interrupted), bars:
             bar = bars.add_task(self.say(text, **values), total=None)
             yield lambda done, total: bars.update(bar, completed=done, total=total)
+
+
+    def _end_interrupted(self) -> None:
+        """End the process as Ctrl-C does, without waiting for what it is doing."""
+        self.notes.show_cursor()
+        os._exit(EXIT_INTERRUPTED)
 
 
 def make_session(asked_language: str | None) -> Session:

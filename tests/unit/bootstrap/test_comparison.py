@@ -1,9 +1,14 @@
+import signal
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from clearway.bootstrap.comparison import COMPARED, figures_of, make_comparison_request, run_comparison, value_of
 from clearway.bootstrap.simulation import SimulationRequest
+from support.servers import poll
 
 BASE = SimulationRequest(trace="synthetic:philly-like?jobs=60&load=1.2&devices=16", policy="", cluster="2x8")
 
@@ -69,6 +74,33 @@ def test_other_processes_give_the_same_decisions(comparison):
     apart = compare("fifo,easy", seeds=1, processes=2)
     digests = [runs[0].result.decisions_digest for runs in comparison.runs]
     assert [runs[0].result.decisions_digest for runs in apart.runs] == digests
+
+
+FAMILY = """
+import multiprocessing, os, signal, time
+from clearway.bootstrap.comparison import follow_parent
+
+def work(told):
+    follow_parent()
+    os.kill(os.getpid(), signal.SIGINT)
+    told.send(os.getpid())
+    time.sleep(600)
+
+if __name__ == "__main__":
+    hears, told = multiprocessing.Pipe(duplex=False)
+    multiprocessing.get_context("spawn").Process(target=work, args=(told,)).start()
+    print(hears.recv(), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_process_for_runs_leaves_interrupts_to_its_parent_and_ends_with_it_even_if_that_is_killed(tmp_path):
+    script = tmp_path / "family.py"
+    script.write_text(FAMILY, encoding="utf-8")
+    parent = subprocess.run([sys.executable, script], stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert parent.returncode == -signal.SIGKILL
+    child = Path(f"/proc/{parent.stdout.strip()}/cmdline")
+    poll(lambda: not (child.exists() and child.read_bytes()), what="the process has ended")
 
 
 def test_progress_counts_every_run():
