@@ -54,7 +54,6 @@ class Session:
             bar = bars.add_task(self.say(text, **values), total=None)
             yield lambda done, total: bars.update(bar, completed=done, total=total)
 
-
     def _end_interrupted(self) -> None:
         """End the process as Ctrl-C does, without waiting for what it is doing."""
         self.notes.show_cursor()
