@@ -203,14 +203,3 @@ class Accounts:
         if self.tenant_count == 1:
             return np.zeros(1, dtype=np.int64), np.ones(1)
         return self._shares if now_ms - self._shares_ms < SHARES_MS else None
-
-    def copy(self) -> "Accounts":
-        """An independent copy."""
-        other = Accounts(self.half_life_ms)
-        other.queue_names, other.queue_specs = self.queue_names.copy(), list(self.queue_specs)
-        other.tenant_names, other.tenant_specs = self.tenant_names.copy(), list(self.tenant_specs)
-        other.gone_queues, other.gone_tenants = set(self.gone_queues), set(self.gone_tenants)
-        other.queues, other.tenants = self.queues.copy(), self.tenants.copy()
-        other._usage, other._noted_ms = list(self._usage), list(self._noted_ms)
-        other._shares, other._shares_ms = self._shares, self._shares_ms
-        return other

@@ -93,8 +93,7 @@ START_AT_MS: Final = 1
 START_ROW: Final = 2
 START_REPLICAS: Final = 3
 START_WORD: Final = 4  # where its words begin
-START_SEQUENCE: Final = 5
-STARTS: Final = 6
+STARTS: Final = 5
 
 ENDED_PLACE: Final = 0
 ENDED_AT_MS: Final = 1

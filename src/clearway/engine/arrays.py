@@ -62,13 +62,6 @@ class ArraySlots:
         slots.remove(job)
         return tuple(self._waiting.get(array.array, [])[: array.parallel_max - len(slots)])
 
-    def copy(self) -> "ArraySlots":
-        """An independent copy."""
-        other = ArraySlots()
-        other._slots = {array: set(jobs) for array, jobs in self._slots.items()}
-        other._waiting = {array: list(jobs) for array, jobs in self._waiting.items()}
-        return other
-
 
 def _limited(spec: JobSpec) -> ArrayMember | None:
     """The task's place in an array with a limit, None for any other job."""

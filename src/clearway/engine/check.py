@@ -108,8 +108,10 @@ LEDGER_NODE_ROWS: Final = 2
 
 LEDGER_SHARE: Final = 0
 LEDGER_DEVICE_MEM: Final = 1
-LEDGER_UNKEPT: Final = 2  # 1 = it was kept for a job that an earlier move starts on it
+LEDGER_KEPT: Final = 2  # what earlier moves make of who it is kept for: as the tables say, for nobody, for another
 LEDGER_DEVICE_ROWS: Final = 3
+
+AS_BEFORE, UNKEPT, KEPT_ANEW = 0, 1, 2
 
 
 @compiled_inline
@@ -145,10 +147,10 @@ def judge_device(box: Box, by_device: np.ndarray, cls: int, row: int, node: int,
         return WRONG_NODE
     if box.devices[DEVICE_HEALTHY, device] == 0:
         return DEVICE_SICK
-    keeper = box.devices[DEVICE_CLAIM, device]
+    keeper, kept = box.devices[DEVICE_CLAIM, device], by_device[LEDGER_KEPT, device]
     if keeper == row:
-        by_device[LEDGER_UNKEPT, device] = 1
-    elif keeper != NONE and by_device[LEDGER_UNKEPT, device] == 0:
+        by_device[LEDGER_KEPT, device] = UNKEPT
+    elif kept == KEPT_ANEW or (kept == AS_BEFORE and keeper != NONE):
         return DEVICE_KEPT
     models = box.classes[CLASS_MODELS, cls]
     if models != NONE and (models >> box.pools[POOL_MODEL, pool]) & 1 == 0:
@@ -455,10 +457,14 @@ class Checker:
         if not record.spec.request.is_fractional and len(np.unique(devices)) != len(devices):
             return f"job {move.job}: a device is kept twice"
         keepers = self.state.inventory.devices[DEVICE_CLAIM, devices]
-        unkept = self.by_device[LEDGER_UNKEPT, devices] == 1
-        others = np.unique(keepers[(keepers != NONE) & (keepers != record.row) & ~unkept])
+        kept = self.by_device[LEDGER_KEPT]
+        if (kept[devices] == KEPT_ANEW).any():
+            return f"job {move.job}: a device is kept for another job by an earlier move"
+        others = np.unique(keepers[(keepers != NONE) & (keepers != record.row) & (kept[devices] == AS_BEFORE)])
         if any(self._rank(other) >= self._rank(record.row) for other in others.tolist()):
             return f"job {move.job}: a device is kept for another job already, whose rank is not lower"
+        if not self._is_alone:
+            kept[devices] = KEPT_ANEW
         return ""
 
     def _rank(self, row: int) -> tuple[int, int]:

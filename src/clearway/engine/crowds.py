@@ -309,19 +309,6 @@ class Crowds:
             self.counts = _grown(self.counts, self.counts.shape[0], wide, NOWHERE)
             self.liked = _grown(self.liked, self.liked.shape[0], wide, 0)
 
-    def copy(self) -> "Crowds":
-        """An independent copy."""
-        other = Crowds()
-        other.numbers, other._liked = dict(self.numbers), dict(self._liked)
-        other.rule_count, other._names = self.rule_count, list(self._names)
-        other._users, other._free = list(self._users), list(self._free)
-        other.rules, other.tallies, other.liked = self.rules.copy(), self.tallies.copy(), self.liked.copy()
-        other.domains, other.counts = self.domains.copy(), self.counts.copy()
-        other._keys = {key: names.copy() for key, names in self._keys.items()}
-        other._labels, other._others = list(self._labels), list(self._others)
-        other._domains = {key: list(line) for key, line in self._domains.items()}
-        return other
-
 
 def _grown(table: Table, rows: int, wide: int, fill: int) -> Table:
     """The table with at least so many rows and columns; the same one where it has them."""

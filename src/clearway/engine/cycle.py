@@ -40,7 +40,6 @@ from clearway.engine.desk import (
     GO_ON,
     MEMO,
     OUT,
-    OUT_ROW,
     PROGRESS,
     SET_BYPASS_MAX,
     SET_DEPTH,
@@ -175,7 +174,7 @@ class Planner:
         if started:
             moves.extend(self._make_starts(started))
         if self._touches_running:
-            rows = frozenset(self.out[OUT_ROW, :started].tolist())
+            rows = frozenset(state.jobs[move.job].row for move in moves if isinstance(move, Start))
             # A larger start could be beyond the power budget.
             planned = moves if self._gate is None else []
             moves.extend(improve_plan(self._trial, planned, rows, stopped, self._tried))

@@ -243,18 +243,3 @@ class Dependencies:
                 found.add(spec.id)
             seen.add(name)
         return found
-
-    def copy(self) -> "Dependencies":
-        """An independent copy."""
-        other = Dependencies()
-        other.outcomes = self.outcomes.copy()
-        other._started, other._since = self._started.copy(), self._since.copy()
-        other._members = {array: dict(members) for array, members in self._members.items()}
-        other._singletons = {name: list(jobs) for name, jobs in self._singletons.items()}
-        other._active = dict(self._active)
-        other._active_by_name = None if self._active_by_name is None else self._active_by_name.copy()
-        other._waiting_for = {job: list(jobs) for job, jobs in self._waiting_for.items()}
-        other._early = {task: list(jobs) for task, jobs in self._early.items()}
-        other._rivals = {job: list(jobs) for job, jobs in self._rivals.items()}
-        other.arrays = self.arrays.copy()
-        return other

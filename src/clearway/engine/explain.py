@@ -137,10 +137,10 @@ def _find_all(state: ClusterState, record: JobRecord) -> list[Finding]:
         return [_find_cleaning(state, claim)]
     blocks, limits = find_blocks(state, record), find_limits(scene, record, need)
     plain = without_closed(state, record, need)
-    never = find_never(state, plain)
+    never = find_never(state, plain, lambda other: _what_forever(state, record, other, with_failed=True))
     if never is not None:
         return [*blocks, never, *limits]
-    down = find_down(state, plain)
+    down = find_down(state, plain, lambda other: _what_forever(state, record, other, with_failed=False))
     closed = find_closed(state, record, need, plain) if down is None else None
     room = [one for one in (down, closed) if one is not None] or find_in_use(
         scene, need, lambda other: _what_else(scene, record, other)
@@ -175,6 +175,19 @@ def _what_else(scene: Scene, record: JobRecord, need: Need) -> str:
     )
 
 
+def _what_forever(state: ClusterState, record: JobRecord, need: Need, *, with_failed: bool) -> str:
+    """What would keep the job from starting with another need even when nothing runs; "" = nothing.
+
+    Of limits and power: what nothing that ends would lift. Of headroom: what is too little of an empty cluster.
+    """
+    empty = empty_scene(state, with_failed=with_failed)
+    found = [*find_limits(empty, record, need), *find_power(empty, record, need, has_room=False)]
+    for one in (finding.reason for finding in found):
+        if one.code is ReasonCode.HEADROOM or set(DEVICES_GIVEN_BACK).isdisjoint(one.helped_by):
+            return one.message
+    return ""
+
+
 def _as_recorded(state: ClusterState, record: JobRecord) -> list[Finding]:
     """What the planner wrote down, where nothing else explains it."""
     code = REASONS[int(state.rows.table[JOB_REASON, record.row])] if record.blocked is None else record.blocked
@@ -206,8 +219,9 @@ def _find_reserved(scene: Scene, record: JobRecord, need: Need) -> list[Finding]
         return []
     jobs = tuple(state.by_row[int(state.box.res[RES_JOB, index])].spec.id for index in before)
     start_ms = min(int(state.box.res[RES_START, index]) for index in before)
-    text = f"devices are free, but {jobs_in_words(jobs[:BLOCKERS_MAX])} ahead of it "
-    text += f"{'is' if len(jobs) == 1 else 'are'} to have them, the first in {time_in_words(start_ms - state.now_ms)}"
+    free, them = ("devices are free", "them") if need.devices > 0 else ("there is room", "it")
+    text = f"{free}, but {jobs_in_words(jobs[:BLOCKERS_MAX])} ahead of it "
+    text += f"{'is' if len(jobs) == 1 else 'are'} to have {them}, the first in {time_in_words(start_ms - state.now_ms)}"
     latest = _latest_harmless_end_ms(scene, need, before)
     fix = f"if it were to end within {time_in_words(latest - state.now_ms)} (time limit or estimate) {START_NOW}"
     finding = make_finding(
@@ -258,7 +272,9 @@ def _find_ahead(state: ClusterState, record: JobRecord, *, waits_for_room: bool)
     jobs = tuple(state.by_row[row].spec.id for row in ahead[:BLOCKERS_MAX].tolist())
     milli = int(state.rows.table[JOB_MILLI, ahead].sum())
     text = f"{jobs_in_words(jobs, len(ahead) - len(jobs))} ahead of it "
-    text += f"{'asks' if len(ahead) == 1 else 'ask'} for {devices_in_words(milli)}{_nothing_passes(state, ahead)}"
+    verb = "ask" if milli > 0 else "wait"
+    text += f"{verb}{'s' if len(ahead) == 1 else ''}{f' for {devices_in_words(milli)}' if milli > 0 else ' too'}"
+    text += _nothing_passes(state, ahead)
     helped_by = (JobStarted.__name__, JobCancelled.__name__, *DEVICES_GIVEN_BACK)
     return [make_finding(ReasonCode.PRIORITY, text, blockers=jobs, helped_by=helped_by)]
 

@@ -11,9 +11,19 @@ from typing import Final
 import numpy as np
 
 from clearway.engine.budgets import is_leaving
+from clearway.engine.explain_constraints import (
+    NAMES_MAX,
+    Constraint,
+    constraints_of,
+    models_in_words,
+    nodes_in_words,
+    proposal,
+)
 from clearway.engine.lifecycle import HOLDING
 from clearway.engine.records import JobRecord
 from clearway.engine.scene import (
+    BoolArray,
+    IntArray,
     Need,
     Scene,
     empty_scene,
@@ -26,7 +36,7 @@ from clearway.engine.scene import (
     suits_pools,
 )
 from clearway.engine.state import ClusterState
-from clearway.engine.tables import JOB_END_MS, LEVEL_SITE, LEVELS, NONE, PHASE_STOPPING, POOL_NODE
+from clearway.engine.tables import JOB_END_MS, LEVEL_SITE, NONE, PHASE_STOPPING, POOL_NODE
 from clearway.engine.words import (
     count_in_words,
     devices_in_words,
@@ -43,8 +53,6 @@ from clearway.model.units import FOREVER_MS, MILLI
 
 BLOCKERS_MAX: Final = 8
 """Blocking jobs named in one reason: as many as a person reads; the rest is a number."""
-NAMES_MAX: Final = 4
-"""Nodes or models named in one sentence."""
 
 DEVICES_GIVEN_BACK: Final = (JobFinished.__name__, JobStopped.__name__, JobSuspended.__name__, JobResized.__name__)
 """Events after which devices may be free."""
@@ -64,12 +72,7 @@ class Finding:
 
 
 Barred = Callable[[Need], str]
-"""What would keep the job from starting now with another need, if there is room for that; "" = nothing."""
-
-
-def not_barred(_: Need) -> str:
-    """For what-ifs about another time than now: limits and other jobs may be otherwise by then."""
-    return ""
+"""What would keep the job from starting with another need, if there is room for that; "" = nothing."""
 
 
 def make_finding(
@@ -94,67 +97,6 @@ def make_finding(
     return Finding(reason=reason, fix=fix)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Constraint:
-    """Something that a job asks beyond devices, and the same need without it."""
-
-    code: ReasonCode
-    text: str
-    without: str
-    need: Need
-
-
-def constraints_of(state: ClusterState, need: Need) -> list[Constraint]:
-    """All that the need could drop, one thing at a time."""
-    found = []
-
-    def add(code: ReasonCode, text: str, without: str, changed: Need) -> None:
-        found.append(Constraint(code=code, text=text, without=without, need=changed))
-
-    if need.models != NONE and need.devices > 0:
-        text = f"needs {models_in_words(state, need)}"
-        add(ReasonCode.DEVICE_MODEL, text, "on any device model", replace(need, models=NONE))
-    if need.device_memory > 0 and need.devices > 0:
-        text = f"needs {memory_in_words(need.device_memory)} on each device"
-        add(ReasonCode.RESOURCES, text, "with less memory per device", replace(need, device_memory=0))
-    if need.labels > 0:
-        text, without = requirement_in_words(state, need)
-        add(ReasonCode.RESOURCES, text, without, replace(need, labels=0))
-    if need.cpu > 0:
-        text = f"needs {number_in_words(need.cpu)} CPUs beside the devices of each replica"
-        add(ReasonCode.RESOURCES, text, "with fewer CPUs per replica", replace(need, cpu=0))
-    if need.memory > 0:
-        text = f"needs {memory_in_words(need.memory)} of memory for each replica"
-        add(ReasonCode.RESOURCES, text, "with less memory per replica", replace(need, memory=0))
-    if need.is_exclusive:
-        text = "needs nodes of its own"
-        add(ReasonCode.RESOURCES, text, "beside other jobs", replace(need, is_exclusive=False))
-    if need.widest < LEVEL_SITE and need.replicas > 1:
-        text = f"needs all {need.replicas} replicas in one {LEVELS[need.widest]}"
-        add(ReasonCode.TOPOLOGY, text, "over a wider domain", replace(need, widest=LEVEL_SITE))
-    return found
-
-
-def models_in_words(state: ClusterState, need: Need) -> str:
-    """The allowed device models: `H100 or A100`."""
-    names = [name for number, name in enumerate(state.inventory.models.names) if need.models >> number & 1]
-    return list_in_words(names, joined_by="or")
-
-
-def requirement_in_words(state: ClusterState, need: Need) -> tuple[str, str]:
-    """What nodes are asked for, and what would be without it: `needs nodes with fabric=infiniband`."""
-    wanted = next(wanted for wanted, row in state.inventory.eligibility.requirements.items() if row == need.labels)
-    parts = []
-    if wanted.labels:
-        parts.append(f"with {list_in_words([f'{key}={value}' for key, value in wanted.labels])}")
-    if wanted.nodes:
-        parts.append(f"named {_named(list(wanted.nodes))}")
-    if wanted.excluded:
-        parts.append(f"other than {_named(list(wanted.excluded))}")
-    is_named = wanted.nodes or wanted.excluded
-    return f"needs nodes {', '.join(parts)}", "on any node" if is_named else "on nodes without these labels"
-
-
 def gang_in_words(need: Need) -> str:
     """What the whole job asks for: `2 replicas of 8 devices`."""
     each = devices_in_words(need.devices * need.share) if need.devices else "no device"
@@ -164,16 +106,23 @@ def gang_in_words(need: Need) -> str:
 # --- whatever runs ------------------------------------------------------------------------------------------------
 
 
-def find_never(state: ClusterState, need: Need) -> Finding | None:
-    """The job fits nowhere even when nothing runs and nothing is down."""
+def find_never(state: ClusterState, need: Need, barred: Barred) -> Finding | None:
+    """The job fits nowhere even when nothing runs and nothing is down.
+
+    barred: what a limit forbids whatever ends; where only that is in the way of a smaller request, the fix is the
+    limit's.
+    """
     scene = empty_scene(state, with_failed=True)
     if fits(scene, need):
         return None
-    fix = smaller_request(scene, need, "it could start when they are free")
+    then = "it could start when they are free"
+    fix = smaller_request(scene, need, then, barred)
+    if not fix and not smaller_request(scene, need, then, lambda _: ""):
+        fix = "cancel it and ask for what the cluster has"
     return make_finding(
         ReasonCode.NEVER_FITS,
         _why_never(scene, need),
-        fix=fix or "cancel it and ask for what the cluster has",
+        fix=fix,
         needed_milli=need.milli,
         available_milli=int(scene.share.sum()),
         helped_by=(NodeAdded.__name__,),
@@ -260,11 +209,11 @@ def _has_model(scene: Scene, name: str) -> bool:
 def _undrain(drained: list[str]) -> str:
     if not drained:
         return ""
-    return f"an operator who knows that {_named(drained)} can be used again may say so: clearway undrain"
+    return f"an operator who knows that {nodes_in_words(drained)} can be used again may say so: clearway undrain"
 
 
-def find_down(state: ClusterState, need: Need) -> Finding | None:
-    """The job fits nowhere on what is up, even when nothing runs."""
+def find_down(state: ClusterState, need: Need, barred: Barred) -> Finding | None:
+    """The job fits nowhere on what is up, even when nothing runs. barred: what a limit forbids whatever ends."""
     up = empty_scene(state, with_failed=False)
     if fits(up, need):
         return None
@@ -272,22 +221,17 @@ def find_down(state: ClusterState, need: Need) -> Finding | None:
     down = [name for node, name in enumerate(names) if not is_up[node]]
     drained = [name for node, name in enumerate(names) if is_up[node] and not up.is_usable[node]]
     sick = int((up.share == 0).sum())
-    parts = [f"{word}: {_named(nodes)}" for word, nodes in (("down", down), ("drained", drained)) if nodes]
+    parts = [f"{word}: {nodes_in_words(nodes)}" for word, nodes in (("down", down), ("drained", drained)) if nodes]
     if sick:
         parts.append(f"failed: {devices_in_words(sick * MILLI)}")
     return make_finding(
         ReasonCode.NODES_DOWN,
         f"asks for {gang_in_words(need)}, for which it needs what is not available ({'; '.join(parts)})",
-        fix=smaller_request(up, need, "it could start before they are back") or _undrain(drained),
+        fix=smaller_request(up, need, "it could start before they are back", barred) or _undrain(drained),
         needed_milli=need.milli,
         available_milli=int(free_milli_by_node(up, need).sum()),
         helped_by=DEVICES_COME_UP,
     )
-
-
-def _named(nodes: list[str]) -> str:
-    rest = len(nodes) - NAMES_MAX
-    return list_in_words([*nodes[:NAMES_MAX], f"{rest} more"] if rest > 0 else nodes)
 
 
 # --- what is in use -----------------------------------------------------------------------------------------------
@@ -301,9 +245,10 @@ def find_in_use(scene: Scene, need: Need, barred: Barred) -> list[Finding]:
     if fits(scene, need):
         return []
     blockers = holders_by_end(scene, need)
-    found = [*_find_held_back(scene, need), *_find_constraints(scene, need, blockers, barred)]
-    free = int(free_milli_by_node(scene, need).sum())
+    found = [*_find_held_back(scene, need), *_find_alone(scene, need)]
+    found += _find_constraints(scene, need, blockers, barred)
     lacking = [] if found else _find_lacking(scene, need, blockers)
+    free = int((free_milli_by_node if found else _open_milli_by_node)(scene, need).sum())
     found += lacking
     if free < need.milli:
         found.append(_totals_short(scene, need, free, blockers, barred))
@@ -318,7 +263,7 @@ def _find_constraints(scene: Scene, need: Need, blockers: tuple[JobId, ...], bar
         make_finding(
             constraint.code,
             f"{constraint.text}; {room_in_domain(scene, need)} of {need.replicas} such replicas fit now",
-            fix="" if barred(constraint.need) else f"{constraint.without} {START_NOW}",
+            fix=_less_of(scene, constraint, barred),
             needed_milli=need.milli,
             available_milli=int(free_milli_by_node(scene, need).sum()),
             blockers=blockers,
@@ -327,6 +272,12 @@ def _find_constraints(scene: Scene, need: Need, blockers: tuple[JobId, ...], bar
         for constraint in constraints_of(scene.state, need)
         if fits(scene, constraint.need)
     ]
+
+
+def _less_of(scene: Scene, constraint: Constraint, barred: Barred) -> str:
+    """The proposal to ask for less of what is short, if the job could start then."""
+    begun = "" if barred(constraint.need) else proposal(constraint, lambda need: _would_do(scene, need, barred))
+    return f"{begun} {START_NOW}" if begun else ""
 
 
 def _find_lacking(scene: Scene, need: Need, blockers: tuple[JobId, ...]) -> list[Finding]:
@@ -372,6 +323,42 @@ def _find_held_back(scene: Scene, need: Need) -> list[Finding]:
     return found
 
 
+def _is_shut(scene: Scene, need: Need) -> BoolArray:
+    """bool[N]: some job lies there, and it or the job that asks wants the node alone."""
+    return scene.is_held & (scene.is_alone | need.is_exclusive)
+
+
+def _open_milli_by_node(scene: Scene, need: Need) -> IntArray:
+    """int64[N]: as `free_milli_by_node`, without nodes that are shut to the job."""
+    return np.where(_is_shut(scene, need), 0, free_milli_by_node(scene, need))
+
+
+def _find_alone(scene: Scene, need: Need) -> list[Finding]:
+    """The job would fit if no other had nodes to itself."""
+    opened = replace(scene, is_alone=np.zeros_like(scene.is_alone))
+    if not fits(opened, need):
+        return []
+    state = scene.state
+    kept = scene.is_held & scene.is_alone & (room_by_node(opened, need) > 0)
+    holding = [state.by_row[row] for row in state.holding_rows().tolist()]
+    jobs = tuple(one.spec.id for one in holding if one.allocation is not None and kept[one.allocation.nodes].any())
+    text = f"needs {'room on a node' if kept.sum() == 1 else 'room on nodes'} that {_have_to_themselves(jobs)}"
+    finding = make_finding(
+        ReasonCode.RESOURCES,
+        f"{text}{next_end(state, jobs)}",
+        needed_milli=need.milli,
+        available_milli=int(_open_milli_by_node(scene, need).sum()),
+        blockers=jobs,
+        helped_by=DEVICES_GIVEN_BACK,
+    )
+    return [finding]
+
+
+def _have_to_themselves(jobs: tuple[JobId, ...]) -> str:
+    named = jobs_in_words(jobs[:BLOCKERS_MAX], len(jobs) - BLOCKERS_MAX)
+    return f"{named} has to itself" if len(jobs) == 1 else f"{named} have to themselves"
+
+
 def _totals_short(scene: Scene, need: Need, free: int, blockers: tuple[JobId, ...], barred: Barred) -> Finding:
     """Fewer devices are free than the job asks for, wherever they are."""
     fix = smaller_request(scene, need, START_NOW, barred)
@@ -379,11 +366,13 @@ def _totals_short(scene: Scene, need: Need, free: int, blockers: tuple[JobId, ..
     total = int(free_milli_by_node(up, need).sum())
     which = f" of {models_in_words(scene.state, need)}" if need.models != NONE else ""
     verb = "is" if free == MILLI else "are"
-    held = (
-        f"{number_in_words(free)} of {number_in_words(total)} {verb} free"
-        if free
-        else f"all {number_in_words(total)} are held"
-    )
+    shut = int(free_milli_by_node(scene, need).sum()) - free
+    held = f"{number_in_words(free)} of {number_in_words(total)} {verb} free"
+    if shut > 0:
+        whose = "in use" if need.is_exclusive else "that other jobs have to themselves"
+        held += f" beside {number_in_words(shut)} on nodes {whose}"
+    elif free == 0:
+        held = f"all {number_in_words(total)} are held"
     return make_finding(
         ReasonCode.RESOURCES,
         f"needs {devices_in_words(need.milli)}{which}; {held}{next_end(scene.state, blockers)}"
@@ -405,7 +394,7 @@ def _not_together(scene: Scene, need: Need, free: int, blockers: tuple[JobId, ..
         code = ReasonCode.RESOURCES
         text = f"needs CPUs and memory for {count_in_words(need.replicas, 'replica')}; {fitting} fit now"
     else:
-        text = f"{_spread_in_words(free_milli_by_node(scene, need))}, but {_lack_in_words(need, fitting)}"
+        text = f"{_spread_in_words(_open_milli_by_node(scene, need))}, but {_lack_in_words(need, fitting)}"
     return make_finding(
         code,
         text if fix else text + _held_back(scene, need, barred),
@@ -438,7 +427,7 @@ def _lack_in_words(need: Need, fitting: int) -> str:
     return f"only {fitting} of {need.replicas} replicas find {number_in_words(need.devices * MILLI)} on one node"
 
 
-def smaller_request(scene: Scene, need: Need, then: str, barred: Barred = not_barred) -> str:
+def smaller_request(scene: Scene, need: Need, then: str, barred: Barred) -> str:
     """The change of size that costs the job least, makes it fit and is not barred.
 
     Tried in this order: other replicas, fewer replicas, fewer devices. then: what would be so, as the sentence ends.
@@ -456,7 +445,8 @@ def smaller_request(scene: Scene, need: Need, then: str, barred: Barred = not_ba
         return _smaller_share(scene, need, then, barred)
     for each in range(need.devices - 1, 0, -1):
         if _would_do(scene, replace(need, devices=each), barred):
-            return f"with at most {gang_in_words(replace(need, devices=each))} instead of {need.devices} {then}"
+            asked = need.devices if need.replicas == 1 else gang_in_words(need)
+            return f"with at most {gang_in_words(replace(need, devices=each))} instead of {asked} {then}"
     return ""
 
 

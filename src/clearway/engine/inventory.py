@@ -220,17 +220,3 @@ class Inventory:
                 f"node {node!r}: expected a device 0..{self.specs[index].device_count - 1}, found {device}"
             )
         return int(self.pools[POOL_DEVICE_BEGIN, self.nodes[NODE_POOL_BEGIN, index]]) + device
-
-    def copy(self) -> "Inventory":
-        """An independent copy."""
-        other = Inventory()
-        other.specs = list(self.specs)
-        other.names, other.models = self.names.copy(), self.models.copy()
-        other.eligibility, other.crowds = self.eligibility.copy(), self.crowds.copy()
-        other.nodes, other.pools, other.devices = self.nodes.copy(), self.pools.copy(), self.devices.copy()
-        other.totals = self.totals.copy()
-        other.pool_count, other.device_count = self.pool_count, self.device_count
-        other.is_up, other.is_drained = list(self.is_up), list(self.is_drained)
-        other._leaves, other._blocks = self._leaves.copy(), self._blocks.copy()
-        other._nvlinks = self._nvlinks.copy()
-        return other

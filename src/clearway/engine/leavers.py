@@ -23,19 +23,37 @@ def let_leave(trial: Trial, leavers: Collection[JobRecord]) -> None:
             trial.hold(record.row, record.target)
 
 
-def take_over(trial: Trial, row: int, leavers: Collection[JobRecord], started: Collection[int]) -> Allocation | None:
+def stay(trial: Trial, leavers: Collection[JobRecord]) -> None:
+    """On trial, after `let_leave`: they hold what they do hold. A job that moves, moves at once, not when they left."""
+    for record in leavers:
+        assert record.allocation is not None
+        if record.target is not None:
+            trial.let_go(record.row, record.target)
+        trial.hold(record.row, record.allocation)
+
+
+def take_over(
+    trial: Trial, row: int, leavers: Collection[JobRecord], gone: Collection[int]
+) -> tuple[list[int], Allocation] | None:
     """Devices that are kept for jobs of lower rank, for one that came later: as few claims fall, on trial, as must; if
-    it can be, devices that are free already. None = they are not enough, and the trial is as it was. started: rows
-    whose claims are used up by now."""
-    claimants = _lower_claimants(trial.state, row, started)
+    it can be, devices that are free already. None = they are not enough, and the trial is as it was. gone: rows
+    whose claims are used up by now, or fell. Returns those whose claims fall, too.
+
+    What is left of a claim that falls goes to nobody by the same plan: whoever then ranks first has it by the next.
+    """
+    claimants = _lower_claimants(trial.state, row, gone)
     if not claimants:
         return None
     found = _take(trial, row, claimants, leavers) or _take(trial, row, claimants, ())
     if found is None:
         return None
-    for claimant in found[0]:
+    claimants, allocation = found
+    for claimant in claimants:
         _drop(trial, claimant)
-    return found[1]
+    for claimant in claimants:
+        left = np.setdiff1d(trial.state.claims[claimant].allocation.devices, allocation.devices)
+        trial.claim(claimant, Allocation(np.zeros(0, dtype=np.int64), left))
+    return found
 
 
 def _take(
@@ -60,9 +78,9 @@ def _take(
     return (taken, allocation) if all(_lies_on(trial.state, one, allocation) for one in taken) else None
 
 
-def _lower_claimants(state: ClusterState, row: int, started: Collection[int]) -> list[int]:
+def _lower_claimants(state: ClusterState, row: int, gone: Collection[int]) -> list[int]:
     """Rows of jobs for which devices are kept and which the waiting job could evict if they ran, the last first."""
-    rows = np.array([other for other in state.claims if other not in started and other != row], dtype=np.int64)
+    rows = np.array([other for other in state.claims if other not in gone and other != row], dtype=np.int64)
     if len(rows) == 0:
         return []
     table = state.rows.table

@@ -64,10 +64,6 @@ class Names:
     def __len__(self) -> int:
         return len(self.names)
 
-    def copy(self) -> "Names":
-        """An independent copy."""
-        return Names(tuple(self.names))
-
 
 class Requirement(NamedTuple):
     """What the node itself must be: labels that it carries, its name (`nodes`, empty = any; `excluded`)."""
@@ -120,14 +116,6 @@ class Eligibility:
                 line[0, node] = wanted.is_met(self._names[node], labels)
             self.table = np.concatenate([self.table, line])
         return row
-
-    def copy(self) -> "Eligibility":
-        """An independent copy."""
-        other = Eligibility()
-        other.requirements = dict(self.requirements)
-        other._names, other._labels = list(self._names), list(self._labels)
-        other.table = self.table.copy()
-        return other
 
 
 class Classes:
@@ -196,14 +184,6 @@ class Classes:
         column[CLASS_SOCIAL] = bool(request.crowds or request.neighbours or request.extras or request.liked)
         column[CLASS_RULES_BEGIN], column[CLASS_RULES_END] = inventory.crowds.add_class(request)
         column[CLASS_LIKED] = inventory.crowds.liked_row(request.liked) if request.liked else NONE
-
-    def copy(self) -> "Classes":
-        """An independent copy."""
-        other = Classes()
-        other.numbers, other.asks_node = dict(self.numbers), self.asks_node
-        other._count, other._users = self._count, dict(self._users)
-        other.table = self.table.copy()
-        return other
 
 
 def model_number(models: Names, model: str) -> int:

@@ -172,11 +172,3 @@ class PendingOrder:
     def waiting(self) -> NDArray[np.int64]:
         """int64[count]: rows of waiting jobs, in order (a view)."""
         return self.rows[: self.count]
-
-    def copy(self) -> "PendingOrder":
-        """An independent copy."""
-        other = PendingOrder()
-        other.rows = self.rows.copy()
-        other.count = self.count
-        other.sort = self.sort.copy()
-        return other

@@ -89,10 +89,6 @@ class RunTimes(Protocol):
         """Run time that a share `quantile` of such jobs does not exceed; None when nothing is known."""
         ...
 
-    def copy(self) -> "RunTimes":
-        """An independent copy."""
-        ...
-
 
 class RuntimeSource(StrEnum):
     """Where planning takes run times from. A limit always caps them."""

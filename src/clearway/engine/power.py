@@ -207,15 +207,19 @@ class PowerGate:
     def let_through(self, moves: Sequence[Move]) -> list[Move]:
         """The moves that pass. Room is made for a job by all the moves that this takes, or by none."""
         kept, given_up = [], set()
+        used = self.account.used.copy()
         self._reserved = 0
         for move in moves:
             if self._lets_claim(move, moves) if isinstance(move, Reserve) else self.lets(move):
                 kept.append(move)
             else:
                 given_up.add(_beneficiary(move))
-        return self._without_idle_claims(
-            [move for move in kept if (job := _beneficiary(move)) is None or job not in given_up]
-        )
+        kept = [move for move in kept if (job := _beneficiary(move)) is None or job not in given_up]
+        self.account.used = used  # what is not to be made needs no caps
+        for move in kept:
+            if isinstance(move, Start | Resize | Migrate):
+                used[move.allocation.devices] = True
+        return self._without_idle_claims(kept)
 
     def _without_idle_claims(self, moves: list[Move]) -> list[Move]:
         """Without claims on devices that nobody leaves any more, as those were to for a job that is refused."""

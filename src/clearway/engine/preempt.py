@@ -25,7 +25,7 @@ from clearway.engine.choose import (
     price_of,
 )
 from clearway.engine.claims import is_claim_ready
-from clearway.engine.leavers import let_leave, take_over
+from clearway.engine.leavers import let_leave, stay, take_over
 from clearway.engine.limits import within_limits
 from clearway.engine.reasons import (
     REASON_FRAGMENTATION,
@@ -134,6 +134,7 @@ def make_room(trial: Trial, started: frozenset[int], stopped: frozenset[int], tr
     reserved = _reservations(trial)
     trial.ignore_reservations()
     waiting = _may_be_helped(state, started, tried)
+    gone = set(started)
     helped = tries = 0
     while len(waiting) and helped < settings.beneficiaries_max and tries < TRIES_MAX:
         row, waiting = int(waiting[0]), waiting[1:]
@@ -141,9 +142,9 @@ def make_room(trial: Trial, started: frozenset[int], stopped: frozenset[int], tr
         before = [index for index, other in reserved if state.order.place(other) < state.order.place(row)]
         if _join(trial, row, shrunk, moves, before):
             continue
-        made = _use_what_leaves(trial, row, leavers, started, before) if leavers else None
+        made = _use_what_leaves(trial, row, leavers, gone, before) if leavers else None
         if made is None:
-            made = _make_room_for(trial, row, touched, shrunk, purse, before)
+            made = _make_room_for(trial, row, leavers, touched, shrunk, purse, before)
         tries += 1
         if made:
             helped += 1
@@ -197,32 +198,34 @@ def _join(trial: Trial, row: int, shrunk: set[JobId], moves: list[Move], before:
     if not shrunk:
         return False
     may_give = [one for one in find_victims(trial.state, row) if one.way is Way.SHRINK and one.record.spec.id in shrunk]
+    begin = trial.mark()
+    _discount(trial, may_give, moves, back=True)
     mark = trial.mark()
     for victim in may_give:
         let_go(trial, victim)
     allocation = place_whole(trial, row)
     trial.undo_to(mark)
     if allocation is None or _delays(trial, row, may_give, allocation, before):
+        trial.undo_to(begin)
         return False
     givers = {one.record.spec.id: one.record for one in may_give if _overlap(one.record, allocation)}
-    if not givers:
-        trial.undo_to(mark)
-        return False
     left = {move.job: move.allocation for move in moves if isinstance(move, Resize)}
     parts = {
         one.record.row: _untouched_part(left[one.record.spec.id], allocation, one.record.spec.request.devices)
         for one in may_give
     }
-    if not _may_start(trial, row, may_give, parts, allocation):  # it wants more of them than devices
-        trial.undo_to(mark)
+    # It may want more of them than devices.
+    if not givers or not _may_start(trial, row, may_give, parts, allocation):
+        trial.undo_to(begin)
         return False
-    _claim(trial, row, allocation)
     places = [place for place, move in enumerate(moves) if isinstance(move, Resize) and move.job in givers]
     for place in places:
         move = moves[place]
         assert isinstance(move, Resize)
         kept = _untouched_part(move.allocation, allocation, givers[move.job].spec.request.devices)
         moves[place] = replace(move, allocation=kept)
+    _discount(trial, may_give, moves)
+    _claim(trial, row, allocation)
     moves.insert(places[0], Reserve(trial.state.by_row[row].spec.id, allocation, trial.state.now_ms))
     return True
 
@@ -240,31 +243,35 @@ def _claim(trial: Trial, row: int, allocation: Allocation) -> None:
     trial.count(row, allocation.replicas * trial.state.by_row[row].spec.request.device_milli, jobs=1)
 
 
-def _discount(trial: Trial, victims: list[Victim], moves: list[Move]) -> None:
-    """On trial: what those victims give up counts against no limit any more."""
+def _discount(trial: Trial, victims: list[Victim], moves: list[Move], *, back: bool = False) -> None:
+    """On trial: what those victims give up counts against no limit any more; or, where it did not, counts again."""
     kept = {move.job: move.allocation.replicas for move in moves if isinstance(move, Resize | Migrate)}
+    sign = 1 if back else -1
     for victim in victims:
         replicas = kept.get(victim.record.spec.id, 0)
         milli = (held_by(victim).replicas - replicas) * victim.record.spec.request.device_milli
-        trial.count(victim.record.row, -milli, jobs=0 if replicas else -1)
+        trial.count(victim.record.row, sign * milli, jobs=0 if replicas else sign)
 
 
 def _use_what_leaves(
-    trial: Trial, row: int, leavers: list[JobRecord], started: frozenset[int], before: list[int]
+    trial: Trial, row: int, leavers: list[JobRecord], gone: set[int], before: list[int]
 ) -> list[Move] | None:
     """Moves for a job for which nobody new must leave; the trial is left with what it will take. None = somebody must.
 
     It waits for those who leave already, without a claim: whoever then ranks first has what they leave. But it has a
-    claim if others could forbid meanwhile what was found, and instead of jobs of lower rank for whom they leave.
+    claim if others could forbid meanwhile what was found, and instead of jobs of lower rank for whom they leave. gone:
+    rows whose claims are used up, or fell; those that fall now are added.
     """
     state, mark = trial.state, trial.mark()
     claims = is_fickle(state.by_row[row].spec.request)
+    fallen: list[int] = []
     allocation = place_whole(trial, row)
-    if allocation is None:
-        claims, allocation = True, take_over(trial, row, leavers, started)
+    if allocation is None and (found := take_over(trial, row, leavers, gone)) is not None:
+        claims, (fallen, allocation) = True, found
     if allocation is None or _delays(trial, row, [], allocation, before):
         trial.undo_to(mark)
         return None
+    gone.update(fallen)
     _claim(trial, row, allocation)
     return [Reserve(state.by_row[row].spec.id, allocation, state.now_ms)] if claims else []
 
@@ -276,8 +283,9 @@ def _reservations(trial: Trial) -> list[tuple[int, int]]:
 
 
 def _delays(trial: Trial, row: int, victims: list[Victim], allocation: Allocation, before: list[int]) -> bool:
-    """Whether the job, lying there until it is expected to end, would take devices from a reservation of a job before
-    it. What a victim would have held for as long anyway is not missed. If not, what it takes is not spare any more."""
+    """Whether the job, lying there until it is expected to end, would take devices, CPUs or memory from a reservation
+    of a job before it. What a victim would have held for as long anyway is not missed. If not, what it takes is not
+    spare any more."""
     state, table = trial.state, trial.state.rows.table
     spec = state.by_row[row].spec
     planned = int(table[JOB_PLANNED_MS, row])
@@ -285,21 +293,20 @@ def _delays(trial: Trial, row: int, victims: list[Victim], allocation: Allocatio
     if planned < FOREVER_MS:
         left_ms = max(planned - int(table[JOB_SAVED_MS, row]), 1)
         end_ms = state.now_ms - (-left_ms * spec.replicas // allocation.replicas)
-    pool_of, pools = state.inventory.devices[DEVICE_POOL], state.inventory.pool_count
-    taken = np.bincount(pool_of[allocation.devices], minlength=pools) * spec.request.share_milli
-    changes: list[tuple[int, IntArray]] = []
+    taken = _footprint(state, row, allocation)
+    changes: list[tuple[int, list[IntArray]]] = []
     for index in before:
         start_ms = int(state.box.res[RES_START, index])
         if end_ms <= start_ms:
             continue
-        change = -taken
+        change = [-part for part in taken]
         for victim in victims:
             if table[JOB_END_MS, victim.record.row] > start_ms:
-                request = victim.record.spec.request
-                given = held_by(victim).devices[victim.keeps * request.devices :]
-                change += np.bincount(pool_of[given], minlength=pools) * request.share_milli
-        spare = state.box.res_pool[:pools, index]
-        if ((taken > 0) & (spare + change < 0)).any():
+                held, devices = held_by(victim), victim.record.spec.request.devices
+                given = Allocation(held.nodes[victim.keeps :], held.devices[victim.keeps * devices :])
+                change = [a + b for a, b in zip(change, _footprint(state, victim.record.row, given), strict=True)]
+        spare = trial.reserved(index)
+        if any(((a > 0) & (b + c < 0)).any() for a, b, c in zip(taken, spare, change, strict=False)):
             return True
         changes.append((index, change))
     for index, change in changes:
@@ -307,8 +314,22 @@ def _delays(trial: Trial, row: int, victims: list[Victim], allocation: Allocatio
     return False
 
 
+def _footprint(state: ClusterState, row: int, allocation: Allocation) -> list[IntArray]:
+    """What an allocation of the job takes, as `Trial.reserved` has it."""
+    request, inventory = state.by_row[row].spec.request, state.inventory
+    pools = np.bincount(inventory.devices[DEVICE_POOL, allocation.devices], minlength=inventory.pool_count)
+    nodes = np.bincount(allocation.nodes, minlength=inventory.node_count)
+    return [pools * request.share_milli, nodes * request.cpu_milli, nodes * request.memory_bytes]
+
+
 def _make_room_for(
-    trial: Trial, row: int, touched: set[int], shrunk: set[JobId], purse: Purse, before: list[int]
+    trial: Trial,
+    row: int,
+    leavers: list[JobRecord],
+    touched: set[int],
+    shrunk: set[JobId],
+    purse: Purse,
+    before: list[int],
 ) -> list[Move] | None:
     """Moves that make room for one waiting job; the trial is as it was where there are none: None = nobody's leaving
     would be allowed and enough, empty = it is not worth it. Victims are added to `touched`, and those that shrink to
@@ -324,7 +345,7 @@ def _make_room_for(
             return []
         if _delays(trial, row, victims, allocation, before):
             return []
-        moves = _leave(trial, row, victims, allocation)
+        moves = _leave(trial, row, victims, allocation, leavers, before)
         if not isinstance(moves, Victim):
             break
         trial.undo_to(mark)
@@ -363,7 +384,14 @@ def _candidates(trial: Trial, row: int, touched: set[int], *, evicts: bool = Fal
     return [victim for victim in found if ranks[victim.record.row] < ranks[row]]
 
 
-def _leave(trial: Trial, row: int, victims: list[Victim], allocation: Allocation) -> list[Move] | Victim:
+def _leave(
+    trial: Trial,
+    row: int,
+    victims: list[Victim],
+    allocation: Allocation,
+    leavers: list[JobRecord],
+    before: list[int],
+) -> list[Move] | Victim:
     """How each victim makes room, as moves, with the claim of the waiting job first; or one that may only move and has
     nowhere to go."""
     state = trial.state
@@ -373,10 +401,20 @@ def _leave(trial: Trial, row: int, victims: list[Victim], allocation: Allocation
     _claim(trial, row, allocation)
     moves: list[Move] = [Reserve(beneficiary, allocation, state.now_ms)]
     for victim in sorted(victims, key=lambda one: one.record.spec.id):
-        move = _leave_one(trial, row, victim, kept, movable)
-        if move is None:
+        spec, generation = victim.record.spec, victim.record.generation
+        if victim.way is Way.SHRINK:
+            moves.append(Resize(spec.id, generation + 1, kept[victim.record.row], beneficiary))
+            continue
+        target = _target_of(trial, victim, leavers, before) if victim.record.row in movable else None
+        if target is not None:
+            moves.append(Migrate(spec.id, generation + 1, target, beneficiary))
+        elif victim.way is Way.MIGRATE:
             return victim
-        moves.append(move)
+        elif spec.suspendable and state.policy.preemption.suspend:
+            moves.append(Suspend(spec.id, generation, beneficiary))
+        else:
+            grace_ms = 0 if spec.checkpoint is None else spec.checkpoint.grace_ms
+            moves.append(Stop(spec.id, generation, grace_ms, StopCause.PREEMPTED, beneficiary))
     return moves
 
 
@@ -448,28 +486,20 @@ def _may_move(
     return movable
 
 
-def _leave_one(
-    trial: Trial, row: int, victim: Victim, kept: Mapping[int, Allocation], movable: Collection[int]
-) -> Move | None:
-    state, record = trial.state, victim.record
-    spec, held = record.spec, record.allocation
-    assert held is not None
-    beneficiary = state.by_row[row].spec.id
-    if victim.way is Way.SHRINK:
-        return Resize(spec.id, record.generation + 1, kept[record.row], beneficiary)
-    if state.policy.preemption.migrate and record.row in movable:
-        target = trial.place(record.row, held.replicas)
-        if target is not None and not leaves_headroom(trial, record.row, target):
-            target = None
-        if target is not None and not np.isin(target.devices, held.devices).any():
-            trial.claim(record.row, target)
-            return Migrate(spec.id, record.generation + 1, target, beneficiary)
-    if victim.way is Way.MIGRATE:
+def _target_of(trial: Trial, victim: Victim, leavers: list[JobRecord], before: list[int]) -> Allocation | None:
+    """Where the victim moves to: free at once, headroom and reservations of jobs before the waiting one left whole, and
+    apart from where it is; kept for it on trial. None = nowhere."""
+    row, held = victim.record.row, held_by(victim)
+    mark = trial.mark()
+    stay(trial, leavers)
+    target = trial.place(row, held.replicas)
+    trial.undo_to(mark)
+    if target is None or np.isin(target.devices, held.devices).any() or not leaves_headroom(trial, row, target):
         return None
-    if spec.suspendable and state.policy.preemption.suspend:
-        return Suspend(spec.id, record.generation, beneficiary)
-    grace_ms = 0 if spec.checkpoint is None else spec.checkpoint.grace_ms
-    return Stop(spec.id, record.generation, grace_ms, StopCause.PREEMPTED, beneficiary)
+    if _delays(trial, row, [], target, before):
+        return None
+    trial.claim(row, target)
+    return target
 
 
 def _untouched_part(held: Allocation, claimed: Allocation, devices_per_replica: int) -> Allocation:

@@ -47,27 +47,6 @@ class JobRecord:
     checkpoint_ms: int = 0
     futile: int = 0
 
-    def copy(self) -> "JobRecord":
-        """An independent copy; specs and allocations are frozen and shared."""
-        return JobRecord(
-            spec=self.spec,
-            row=self.row,
-            phase=self.phase,
-            generation=self.generation,
-            allocation=self.allocation,
-            target=self.target,
-            blocked=self.blocked,
-            tenant=self.tenant,
-            held=self.held,
-            held_as=self.held_as,
-            held_because=self.held_because,
-            cancelled=self.cancelled,
-            suspended=self.suspended,
-            resized_ms=self.resized_ms,
-            checkpoint_ms=self.checkpoint_ms,
-            futile=self.futile,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Claim:

@@ -77,7 +77,9 @@ from clearway.engine.tables import (
     LEVEL_NODE,
     LEVEL_SITE,
     NODE_CPU_FREE,
+    NODE_CPU_TOTAL,
     NODE_MEM_FREE,
+    NODE_MEM_TOTAL,
     NODE_POOL_BEGIN,
     NODE_POOL_END,
     NODE_USABLE,
@@ -151,7 +153,7 @@ def future_capacity(box: Box, cls: int, pool: int, most: int) -> int:
         return 0
     if not pool_suits(box, cls, pool):
         return 0
-    if box.classes[CLASS_EXCLUSIVE, cls] == 1 and box.work[WORK_POOL, pool] < box.pools[POOL_SIZE, pool] * 1000:
+    if box.classes[CLASS_EXCLUSIVE, cls] == 1 and not will_be_empty(box, node):
         return 0
     cpu = box.classes[CLASS_CPU, cls]
     if cpu > 0:
@@ -162,10 +164,26 @@ def future_capacity(box: Box, cls: int, pool: int, most: int) -> int:
     return most
 
 
+@compiled_inline
+def will_be_empty(box: Box, node: int) -> bool:
+    """Whether nobody holds devices, CPUs or memory of the node any more, by what the work space says is free."""
+    for pool in range(box.nodes[NODE_POOL_BEGIN, node], box.nodes[NODE_POOL_END, node]):
+        if box.work[WORK_POOL, pool] < box.pools[POOL_SIZE, pool] * 1000:
+            return False
+    if box.meta[META_NODE_ASKED] == 0:
+        return True
+    is_cpu_left = box.work[WORK_CPU, node] >= box.nodes[NODE_CPU_TOTAL, node]
+    return is_cpu_left and box.work[WORK_MEM, node] >= box.nodes[NODE_MEM_TOTAL, node]
+
+
 @compiled_inside
 def future_capacity_around(box: Box, cls: int, pool: int, most: int) -> int:
-    """`future_capacity` of the pool, with that of all pools of its node where they share CPUs or memory that count."""
-    if box.meta[META_MANY_POOLS] == 0 or (box.classes[CLASS_CPU, cls] == 0 and box.classes[CLASS_MEM, cls] == 0):
+    """`future_capacity` of the pool, with that of all pools of its node where they share what counts: CPUs, memory, or
+    that nobody is there."""
+    asks_node = (
+        box.classes[CLASS_CPU, cls] > 0 or box.classes[CLASS_MEM, cls] > 0 or box.classes[CLASS_EXCLUSIVE, cls] == 1
+    )
+    if box.meta[META_MANY_POOLS] == 0 or not asks_node:
         return future_capacity(box, cls, pool, most)
     node = box.pools[POOL_NODE, pool]
     total = 0
@@ -251,6 +269,19 @@ def insert_sorted(box: Box, column: int, key: int, index: int) -> None:
     box.res[column, place] = index
 
 
+@compiled_inline
+def take_rest(box: Box, node: int) -> int:
+    """Nothing of the node is left in the work space, for its holder wants it alone; returns the milli that were."""
+    if box.meta[META_NODE_ASKED] == 1:
+        box.work[WORK_CPU, node] = min(box.work[WORK_CPU, node], 0)
+        box.work[WORK_MEM, node] = min(box.work[WORK_MEM, node], 0)
+    rest = 0
+    for pool in range(box.nodes[NODE_POOL_BEGIN, node], box.nodes[NODE_POOL_END, node]):
+        rest += max(box.work[WORK_POOL, pool], 0)
+        box.work[WORK_POOL, pool] = min(box.work[WORK_POOL, pool], 0)
+    return rest
+
+
 @compiled_inside
 def write_reservation(box: Box, row: int, replicas: int, start_ms: int, end_ms: int, total: int) -> None:
     """Reserve `replicas` on the capacities in the work space from `start_ms` on, as one more line of `res_*`."""
@@ -270,6 +301,8 @@ def write_reservation(box: Box, row: int, replicas: int, start_ms: int, end_ms: 
         box.work[WORK_POOL, pool] -= count * milli
         box.work[WORK_CPU, node] -= count * box.classes[CLASS_CPU, cls]
         box.work[WORK_MEM, node] -= count * box.classes[CLASS_MEM, cls]
+        if box.classes[CLASS_EXCLUSIVE, cls] == 1:
+            total -= take_rest(box, node)
     beside = 0
     for pool in range(box.meta[META_POOLS]):
         box.res_pool[pool, index] = box.work[WORK_POOL, pool]

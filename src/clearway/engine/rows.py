@@ -273,10 +273,3 @@ class JobRows:
         """The row may be used again."""
         self.table[JOB_PHASE, row] = PHASE_FREE
         self.free.append(row)
-
-    def copy(self) -> "JobRows":
-        """An independent copy."""
-        other = JobRows()
-        other.table, other.link = self.table.copy(), self.link.copy()
-        other.count, other.free, other.has_elastic = self.count, list(self.free), self.has_elastic
-        return other

@@ -384,6 +384,7 @@ class ClusterState:
         which one of them was kept."""
         kept_for = self.inventory.devices[DEVICE_CLAIM, move.allocation.devices]
         for other in sorted({row, *kept_for[kept_for != NONE].tolist()}):
+            self.waiting_changed |= other != row
             self.unclaim(other)
         cls = int(self.rows.table[JOB_CLASS, row])
         claim_entry(cls, row, move.allocation.nodes, move.allocation.devices, self.door)

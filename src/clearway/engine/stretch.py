@@ -41,7 +41,6 @@ from clearway.engine.agenda import (
     START_PLACE,
     START_REPLICAS,
     START_ROW,
-    START_SEQUENCE,
     START_WORD,
     TRIP_ACCEPTED,
     TRIP_AGAIN,
@@ -433,7 +432,6 @@ def write_start(
     agenda.starts[START_ROW, index] = row
     agenda.starts[START_REPLICAS, index] = replicas
     agenda.starts[START_WORD, index] = at
-    agenda.starts[START_SEQUENCE, index] = trip[TRIP_SEQUENCE]
     trip[TRIP_STARTS] = index + 1
     words[at] = words[at + 4] = words[at + 5] = 0
     words[at + 1] = trip[TRIP_NOW]

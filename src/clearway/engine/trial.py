@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from clearway.engine.box import META_RESERVATIONS
+from clearway.engine.box import META_NODE_ASKED, META_RESERVATIONS
 from clearway.engine.claims import claim_entry, unclaim_entry
 from clearway.engine.gang import place_beside_entry, place_entry
 from clearway.engine.hold import hold_entry, hold_until_entry, let_go_entry
@@ -96,13 +96,23 @@ class Trial:
 
         self._undo.append(undo)
 
-    def change_reserved(self, index: int, milli: NDArray[np.int64]) -> None:
-        """As if a reservation found so much more on each pool. milli: int64[pools], thousandths of devices."""
-        free = self.state.box.res_pool
-        free[: len(milli), index] += milli
+    def reserved(self, index: int) -> list[NDArray[np.int64]]:
+        """What a reservation leaves to others: thousandths of devices by pool, CPU milli and bytes by node. Views."""
+        state, inventory = self.state, self.state.inventory
+        left = [state.box.res_pool[: inventory.pool_count, index]]
+        if state.meta[META_NODE_ASKED]:
+            left += [table[index, : inventory.node_count] for table in (state.box.res_cpu, state.box.res_mem)]
+        return left
+
+    def change_reserved(self, index: int, more: list[NDArray[np.int64]]) -> None:
+        """As if a reservation left so much more to others; as `reserved` has it."""
+        left = self.reserved(index)
+        for table, change in zip(left, more, strict=False):
+            table += change
 
         def undo() -> None:
-            free[: len(milli), index] -= milli
+            for table, change in zip(left, more, strict=False):
+                table -= change
 
         self._undo.append(undo)
 

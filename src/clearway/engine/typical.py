@@ -49,10 +49,3 @@ class TypicalClasses:
         for place, (cls, count) in enumerate(popular):
             self.table[TYPICAL_CLASS, place] = cls
             self.table[TYPICAL_PPM, place] = 1_000_000 * count // counted
-
-    def copy(self) -> "TypicalClasses":
-        """An independent copy."""
-        other = TypicalClasses()
-        other.table, other.counts = self.table.copy(), dict(self.counts)
-        other.total, other.due = self.total, self.due
-        return other

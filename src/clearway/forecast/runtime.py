@@ -140,12 +140,6 @@ class RuntimeHistory:
             return None
         return Prediction(min(low[0], median[0]), median[0], max(high[0], median[0]), median[1], median[2])
 
-    def copy(self) -> "RuntimeHistory":
-        """An independent copy."""
-        other = RuntimeHistory()
-        other._samples = OrderedDict((key, known.copy()) for key, known in self._samples.items())
-        return other
-
     def __len__(self) -> int:
         """Keys kept."""
         return len(self._samples)

@@ -52,4 +52,3 @@ def test_any_of_is_never_satisfied_only_when_none_can_be(books):
     assert books.reason(waiter, 0) is ReasonCode.DEPENDENCY
     books.note_end(spec_of(2), Outcome.FAILED, 0)
     assert books.reason(waiter, 0) is ReasonCode.DEPENDENCY_NEVER
-    assert books.copy().reason(waiter, 0) is ReasonCode.DEPENDENCY_NEVER

@@ -156,7 +156,7 @@ def test_a_job_without_devices_waits_for_cpus():
     add_nodes(kernel, 1, 1, cpu_milli=2_000)
     submit(kernel, {"devices": 0, "cpu_milli": 2_000}, {"devices": 0, "cpu_milli": 1_000})
     assert codes(kernel, 2) == [ReasonCode.RESOURCES]
-    assert "CPUs" in kernel.explain(2).reasons[0].message
+    assert "needs 1 CPU for each replica" in kernel.explain(2).reasons[0].message
 
 
 URGENT_FIRST = Policy(

@@ -136,15 +136,6 @@ def test_keys_longest_without_news_are_forgotten_first(monkeypatch):
     assert history.predict(make_spec(user="joe")).source is Source.USER_SIZE
 
 
-def test_copy_learns_on_its_own():
-    history = make_history(*[(make_spec(), 10)] * 2)
-    fork = history.copy()
-    for _ in range(2 * runtime.SAMPLES_KEPT):
-        fork.observe_finished(make_spec(), HOUR, completed=True)
-    assert history.predict_ms(make_spec(), 0.5) == 10
-    assert fork.predict_ms(make_spec(), 0.5) == HOUR
-
-
 runs = st.lists(
     st.tuples(
         st.sampled_from(["ada", "eve"]), st.sampled_from(["", "a", "b"]), st.integers(1, 4), st.integers(0, HOUR)
