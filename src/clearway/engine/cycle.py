@@ -8,6 +8,7 @@ The planner tries starts on the tables themselves and undoes them: after `decide
 cycles it keeps only what it could work out again: the reservations, and what is known not to fit.
 """
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -83,7 +84,7 @@ from clearway.engine.tables import (
 from clearway.engine.trial import Trial
 from clearway.engine.view import jobs_view
 from clearway.model.jobs import StopCause
-from clearway.model.plan import Move, Plan, ReasonCode, Reserve, Start, Stop, job_served
+from clearway.model.plan import Cap, Move, Plan, ReasonCode, Reserve, Start, Stop, job_served
 from clearway.model.units import FOREVER_MS
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ class Planner:
         self._empty = Plan(0)
         self.is_strict_stop = False
         self.was_cut = False
+        self.has_more = False  # jobs for which room may be made, and was not sought yet
         self.scanned = 0
         self._has_news = False
         self._go_on = (NONE, 0)  # the row at which a scan that was cut short stopped, and its place
@@ -171,13 +173,18 @@ class Planner:
             self._start_claimants(moves)
         fresh = self._order()
         started = self._scan(fresh)
-        if started:
-            moves.extend(self._make_starts(started))
+        starts = self._make_starts(started) if started else []
+        moves.extend(starts)
+        put_off: Collection[int] = NO_ROWS
         if self._touches_running:
             rows = frozenset(state.jobs[move.job].row for move in moves if isinstance(move, Start))
             # A larger start could be beyond the power budget.
             planned = moves if self._gate is None else []
-            moves.extend(improve_plan(self._trial, planned, rows, stopped, self._tried))
+            room = improve_plan(self._trial, planned, rows, starts, stopped, self._tried)
+            put_off, self.has_more = room.put_off, room.is_cut
+            if put_off:
+                moves = [one for one in moves if isinstance(one, Cap) or state.jobs[one.job].row not in put_off]
+            moves.extend(room.moves)
             self._retry_ms = self._next_unprotected_ms()
             if state.policy.elasticity.enabled:
                 self._retry_ms = min(self._retry_ms, next_growth_ms(state))
@@ -192,7 +199,8 @@ class Planner:
         if self._touches_running:
             # One cycle makes room for a few jobs only: after each that moved something, the next event brings another.
             state.order_shrank = any(isinstance(move, Start) for move in moves)
-        if (started and self._has_moved) or (self._touches_running and self._lifts_reservation(moves)):
+        lifts = self._touches_running and (put_off or self._lifts_reservation(moves))
+        if lifts or (started and self._has_moved):
             self._look_again(moves)
         if not moves and not self.was_cut:
             return self._empty_plan(self.wake_ms())
@@ -223,6 +231,7 @@ class Planner:
             state.capacity_grew
             or state.order_shrank
             or self.was_cut
+            or self.has_more
             or state.now_ms >= self._retry_ms
             or state.now_ms >= self._due_ms
             or bool(state.fresh)
@@ -259,7 +268,7 @@ class Planner:
         or an order by which a running job may be preempted that is due to be worked out anew."""
         state = self.state
         wake = state.timers[0][0] if state.timers else None
-        if self.was_cut:
+        if self.was_cut or self.has_more:
             wake = state.now_ms + GO_ON_MS
         if not self._touches_running:
             return wake

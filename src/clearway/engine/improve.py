@@ -1,15 +1,16 @@
 """Steps 6 to 8 of the cycle: what to change about jobs that run, for those that wait."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from clearway.engine.choose import suitable_pools
 from clearway.engine.elastic import enlarge_starts, grow_jobs
 from clearway.engine.policy import Policy, PreemptMode
-from clearway.engine.preempt import HELPED_REASONS, make_room
+from clearway.engine.preempt import HELPED_REASONS, Room, make_room
 from clearway.engine.state import ClusterState
 from clearway.engine.tables import JOB_CLASS, JOB_REASON, POOL_FREE, POOL_SHARED
 from clearway.engine.trial import Trial
-from clearway.model.plan import Move
+from clearway.model.plan import Move, Start
 
 LOOKED_MAX: Final = 64
 """Waiting jobs looked at per cycle for whether they could use what is free."""
@@ -21,24 +22,27 @@ def touches_running(policy: Policy) -> bool:
 
 
 def improve_plan(
-    trial: Trial, planned: list[Move], started: frozenset[int], stopped: frozenset[int], tried: set[int]
-) -> list[Move]:
+    trial: Trial,
+    planned: list[Move],
+    started: frozenset[int],
+    starts: Sequence[Start],
+    stopped: frozenset[int],
+    tried: set[int],
+) -> Room:
     """Moves of running jobs, given that the plan's starts are held in the tables. The trial is left as it was.
 
-    planned: moves of the plan whose starts may be made larger. stopped: rows of running jobs that the plan tells to
-    stop. tried: see `make_room`.
+    planned: moves of the plan whose starts may be made larger. The rest: see `make_room`.
     """
     state, policy = trial.state, trial.state.policy
     mark = trial.mark()
-    moves: list[Move] = []
     try:
-        moves.extend(make_room(trial, started, stopped, tried))
-        if policy.elasticity.enabled and not moves and not _someone_waits(state, started):
+        room = make_room(trial, started, starts, stopped, tried)
+        if policy.elasticity.enabled and not room.moves and not _someone_waits(state, started):
             enlarge_starts(trial, planned)
-            moves.extend(grow_jobs(trial, stopped))
+            room.moves.extend(grow_jobs(trial, stopped))
     finally:
         trial.undo_to(mark)
-    return moves
+    return room
 
 
 def _someone_waits(state: ClusterState, started: frozenset[int]) -> bool:

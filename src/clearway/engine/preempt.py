@@ -6,8 +6,8 @@ a claim on its devices by name, so that nobody else takes them while the victims
 other. A job that shrinks for one shrinks further for others that come behind it, in the same plan.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -27,6 +27,7 @@ from clearway.engine.choose import (
 from clearway.engine.claims import is_claim_ready
 from clearway.engine.leavers import let_leave, stay, take_over
 from clearway.engine.limits import within_limits
+from clearway.engine.policy import PreemptMode
 from clearway.engine.reasons import (
     REASON_FRAGMENTATION,
     REASON_HEADROOM,
@@ -64,15 +65,17 @@ from clearway.engine.victims import (
     IntArray,
     Victim,
     Way,
+    belongs_to_others,
     find_victims,
     kept_part,
     nobody_gives,
+    ranks_behind,
     running_candidates,
 )
 from clearway.model.allocation import Allocation
 from clearway.model.ids import JobId
 from clearway.model.jobs import StopCause
-from clearway.model.plan import Migrate, Move, Reserve, Resize, Stop, Suspend
+from clearway.model.plan import Migrate, Move, Reserve, Resize, Start, Stop, Suspend
 from clearway.model.units import FOREVER_MS
 
 WAITING_MAX: Final = 1024
@@ -114,16 +117,29 @@ LIMITED_REASONS: Final = (REASON_QUEUE_LIMIT, REASON_HEADROOM)
 """Reasons that victims of a lower rank can lift; equal ones would only take turns."""
 
 
-def make_room(trial: Trial, started: frozenset[int], stopped: frozenset[int], tried: set[int]) -> list[Move]:
+@dataclass(slots=True)
+class Room:
+    """What is done for waiting jobs. put_off: rows that the plan was to start, and does not. is_cut: whether some jobs
+    for which victims may be sought were not looked at."""
+
+    moves: list[Move] = field(default_factory=list)
+    put_off: set[int] = field(default_factory=set)
+    is_cut: bool = False
+
+
+def make_room(
+    trial: Trial, started: frozenset[int], starts: Sequence[Start], stopped: frozenset[int], tried: set[int]
+) -> Room:
     """Moves that make room for waiting jobs; the trial is left with their effects on it.
 
-    started: rows that this plan starts already. stopped: rows of running jobs that it tells to stop. tried: rows for
-    which it was tried in vain since anything changed; those tried now are added.
+    started: rows that this plan starts already; of these `starts` may be put off. stopped: rows of running jobs that it
+    tells to stop. tried: rows for which it was tried in vain since anything changed; those tried now are added.
     """
     state, settings = trial.state, trial.state.policy.preemption
-    moves: list[Move] = []
+    room = Room()
+    moves = room.moves
     if state.order.count == 0 or (nobody_gives(state) and not state.claims):
-        return moves
+        return room
     touched, purse = set(stopped), Purse(state)
     for row in stopped:
         purse.pay(state.by_row[row].spec.id)
@@ -145,6 +161,17 @@ def make_room(trial: Trial, started: frozenset[int], stopped: frozenset[int], tr
         made = _use_what_leaves(trial, row, leavers, gone, before) if leavers else None
         if made is None:
             made = _make_room_for(trial, row, leavers, touched, shrunk, purse, before)
+        if made is None and (later := _later_starts(state, row, starts, room.put_off)):
+            begin = trial.mark()
+            for other, allocation in later.items():
+                trial.let_go(other, allocation)
+            made = _use_what_leaves(trial, row, leavers, gone, before, claims=True)
+            if made is None:
+                made = _make_room_for(trial, row, leavers, touched, shrunk, purse, before)
+            if made:
+                room.put_off.update(later)
+            else:
+                trial.undo_to(begin)
         tries += 1
         if made:
             helped += 1
@@ -155,9 +182,24 @@ def make_room(trial: Trial, started: frozenset[int], stopped: frozenset[int], tr
             equal = (kinds == state.rows.table[KIND, row][:, None]).all(axis=0)
             tried.update(waiting[equal].tolist())
             waiting = waiting[~equal]
+    room.is_cut = len(waiting) > 0 and not helped
     if not moves:
         trial.undo_to(mark)
-    return moves
+    return room
+
+
+def _later_starts(
+    state: ClusterState, row: int, starts: Sequence[Start], put_off: Collection[int]
+) -> dict[int, Allocation]:
+    """Those of the starts that the waiting job could undo at once, by rank, and that come after it in the order; by
+    row. They were to be made since it does not fit beside jobs that run."""
+    if not starts or state.policy.preemption.mode is not PreemptMode.PRIORITY or not state.by_row[row].spec.preempts:
+        return {}
+    by_row = {state.jobs[move.job].row: move.allocation for move in starts}
+    rows = np.array([other for other in by_row if other not in put_off], dtype=np.int64)
+    rows = rows[ranks_behind(state, rows, row) & ~belongs_to_others(state, rows, row)]
+    place = state.order.place(row)
+    return {other: by_row[other] for other in rows.tolist() if state.order.place(other) > place}
 
 
 def _may_be_helped(state: ClusterState, started: frozenset[int], tried: set[int]) -> IntArray:
@@ -254,7 +296,7 @@ def _discount(trial: Trial, victims: list[Victim], moves: list[Move], *, back: b
 
 
 def _use_what_leaves(
-    trial: Trial, row: int, leavers: list[JobRecord], gone: set[int], before: list[int]
+    trial: Trial, row: int, leavers: list[JobRecord], gone: set[int], before: list[int], *, claims: bool = False
 ) -> list[Move] | None:
     """Moves for a job for which nobody new must leave; the trial is left with what it will take. None = somebody must.
 
@@ -263,7 +305,7 @@ def _use_what_leaves(
     rows whose claims are used up, or fell; those that fall now are added.
     """
     state, mark = trial.state, trial.mark()
-    claims = is_fickle(state.by_row[row].spec.request)
+    claims = claims or is_fickle(state.by_row[row].spec.request)
     fallen: list[int] = []
     allocation = place_whole(trial, row)
     if allocation is None and (found := take_over(trial, row, leavers, gone)) is not None:

@@ -113,7 +113,7 @@ class Kernel:
     @property
     def was_cut_short(self) -> bool:
         """Whether the last cycle ended before every waiting job was looked at; a `WakeAt` was sent, to go on."""
-        return self._planner.was_cut
+        return self._planner.was_cut or self._planner.has_more
 
     def begin_reading(self) -> None:
         """A journal is to be taken in by a kernel that has seen nothing yet: until `finish_reading` the state does not

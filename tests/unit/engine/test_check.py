@@ -137,6 +137,14 @@ def test_a_device_kept_for_another_job_is_refused():
     assert notes(state, start([0], [0], job=1)) == ""
 
 
+def test_a_device_kept_for_two_jobs_by_one_plan_is_refused():
+    state = make_world({}, {})
+    kept = [Reserve(job, make_allocation([0], [0]), 0) for job in (1, 2)]
+    assert "kept for another job by an earlier move" in notes(state, *kept)
+    assert "kept for another job" in notes(state, kept[0], start([0], [0], job=2))
+    assert notes(state, kept[0], Reserve(2, make_allocation([0], [1]), 0)) == ""
+
+
 def test_a_job_moved_twice_is_refused():
     assert "twice" in notes(make_world({}), start([0], [0]), start([0], [1]))
 
