@@ -85,8 +85,8 @@ KEPT = (
     (511, "restless", make_world),
     (314, "restless", make_world),
     (740, "restless", make_power_world),
-    # Jobs moved to where others were leaving still; claims fell twice, or after they were used up; a device was kept for
-    # two by one plan; limits counted twice what a job gives up for two; caps stood for moves that were not to be made.
+    # Jobs moved to where others were leaving still; claims fell twice, or after they were used up; a device was kept
+    # for two by one plan; limits counted twice what a job gives up for two; caps stood for moves that were not made.
     (17_709, "clearway", make_power_world),
     (34_534, "srpt", make_world),
     (4_039, "srpt", make_world),
