@@ -113,7 +113,7 @@ def test_undoing_a_trial_restores_the_tables(seed):
         state = kernel.state
         before = tables_of(state)
         trial = Trial(state, make_weights(kernel.policy.placement))
-        make_room(trial, frozenset(), (), frozenset(), set())
+        make_room(trial, (), frozenset(), frozenset(), set())
         grow_jobs(trial, frozenset())
         trial.undo_to(0)
         assert tables_of(state) == before

@@ -101,6 +101,11 @@ FRONTS_MAX: Final = 2
 """Scans from the front in a row, while the rest of the queue waits to be looked at: news most often concerns the front,
 and one event a millisecond must not keep the others from ever being reached."""
 GO_ON_MS: Final = 1
+
+SEEK_ON_MS: Final = 1_000
+"""From a cycle that sought victims in vain for as many jobs as it may, to the next that does for those behind: it costs
+more than to look for free devices."""
+
 """When a cycle that was cut short is gone on with: soon, with time for events in between."""
 NO_ROWS: Final[frozenset[int]] = frozenset()
 NO_MOVES: Final[tuple[Move, ...]] = ()
@@ -173,14 +178,15 @@ class Planner:
             self._start_claimants(moves)
         fresh = self._order()
         started = self._scan(fresh)
-        starts = self._make_starts(started) if started else []
-        moves.extend(starts)
+        if started:
+            moves.extend(self._make_starts(started))
         put_off: Collection[int] = NO_ROWS
         if self._touches_running:
             rows = frozenset(state.jobs[move.job].row for move in moves if isinstance(move, Start))
-            # A larger start could be beyond the power budget.
+            # A larger start could be beyond the power budget, and so could one for which others are put off.
             planned = moves if self._gate is None else []
-            room = improve_plan(self._trial, planned, rows, starts, stopped, self._tried)
+            goes_on = self.has_more and not self._has_news
+            room = improve_plan(self._trial, planned, rows, stopped, self._tried, goes_on=goes_on)
             put_off, self.has_more = room.put_off, room.is_cut
             if put_off:
                 moves = [one for one in moves if isinstance(one, Cap) or state.jobs[one.job].row not in put_off]
@@ -269,7 +275,8 @@ class Planner:
         state = self.state
         wake = state.timers[0][0] if state.timers else None
         if self.was_cut or self.has_more:
-            wake = state.now_ms + GO_ON_MS
+            go_on_ms = state.now_ms + (GO_ON_MS if self.was_cut else SEEK_ON_MS)
+            wake = go_on_ms if wake is None else min(wake, go_on_ms)
         if not self._touches_running:
             return wake
         refresh = self._refresh_ms

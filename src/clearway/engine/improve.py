@@ -1,6 +1,5 @@
 """Steps 6 to 8 of the cycle: what to change about jobs that run, for those that wait."""
 
-from collections.abc import Sequence
 from typing import Final
 
 from clearway.engine.choose import suitable_pools
@@ -10,7 +9,7 @@ from clearway.engine.preempt import HELPED_REASONS, Room, make_room
 from clearway.engine.state import ClusterState
 from clearway.engine.tables import JOB_CLASS, JOB_REASON, POOL_FREE, POOL_SHARED
 from clearway.engine.trial import Trial
-from clearway.model.plan import Move, Start
+from clearway.model.plan import Move
 
 LOOKED_MAX: Final = 64
 """Waiting jobs looked at per cycle for whether they could use what is free."""
@@ -25,18 +24,19 @@ def improve_plan(
     trial: Trial,
     planned: list[Move],
     started: frozenset[int],
-    starts: Sequence[Start],
     stopped: frozenset[int],
     tried: set[int],
+    *,
+    goes_on: bool,
 ) -> Room:
     """Moves of running jobs, given that the plan's starts are held in the tables. The trial is left as it was.
 
-    planned: moves of the plan whose starts may be made larger. The rest: see `make_room`.
+    planned: moves of the plan whose starts may be made larger, or put off. The rest: see `make_room`.
     """
     state, policy = trial.state, trial.state.policy
     mark = trial.mark()
     try:
-        room = make_room(trial, started, starts, stopped, tried)
+        room = make_room(trial, planned, started, stopped, tried, goes_on=goes_on)
         if policy.elasticity.enabled and not room.moves and not _someone_waits(state, started):
             enlarge_starts(trial, planned)
             room.moves.extend(grow_jobs(trial, stopped))

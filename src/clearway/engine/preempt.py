@@ -128,12 +128,19 @@ class Room:
 
 
 def make_room(
-    trial: Trial, started: frozenset[int], starts: Sequence[Start], stopped: frozenset[int], tried: set[int]
+    trial: Trial,
+    planned: Sequence[Move],
+    started: frozenset[int],
+    stopped: frozenset[int],
+    tried: set[int],
+    *,
+    goes_on: bool = False,
 ) -> Room:
     """Moves that make room for waiting jobs; the trial is left with their effects on it.
 
-    started: rows that this plan starts already; of these `starts` may be put off. stopped: rows of running jobs that it
-    tells to stop. tried: rows for which it was tried in vain since anything changed; those tried now are added.
+    planned: moves of the plan of which starts may be put off. started: rows that the plan starts already. stopped: rows
+    of running jobs that it tells to stop. tried: rows for which it was tried in vain since anything changed; those
+    tried now are added. goes_on: nothing has changed since the cycle before, which was cut.
     """
     state, settings = trial.state, trial.state.policy.preemption
     room = Room()
@@ -149,7 +156,7 @@ def make_room(
     let_leave(trial, leavers)
     reserved = _reservations(trial)
     trial.ignore_reservations()
-    waiting = _may_be_helped(state, started, tried)
+    waiting = _may_be_helped(state, started, tried, goes_on=goes_on)
     gone = set(started)
     helped = tries = 0
     while len(waiting) and helped < settings.beneficiaries_max and tries < TRIES_MAX:
@@ -161,48 +168,70 @@ def make_room(
         made = _use_what_leaves(trial, row, leavers, gone, before) if leavers else None
         if made is None:
             made = _make_room_for(trial, row, leavers, touched, shrunk, purse, before)
-        if made is None and (later := _later_starts(state, row, starts, room.put_off)):
-            begin = trial.mark()
-            for other, allocation in later.items():
-                trial.let_go(other, allocation)
-            made = _use_what_leaves(trial, row, leavers, gone, before, claims=True)
-            if made is None:
-                made = _make_room_for(trial, row, leavers, touched, shrunk, purse, before)
-            if made:
-                room.put_off.update(later)
-            else:
-                trial.undo_to(begin)
+            if made is None and (later := _later_starts(state, row, planned, room.put_off)):
+                made = _put_off(trial, row, later, leavers, gone, touched, shrunk, purse, before)
+                room.put_off.update(later if made else ())
+            if not made and state.by_row[row].spec.preempts and not shrunk:
+                waiting = _without_equals(state, row, waiting, tried)
         tries += 1
         if made:
             helped += 1
             moves.extend(made)
             reserved = [one for one in reserved if one[1] != row]
-        elif made is None and state.by_row[row].spec.preempts and not shrunk:
-            kinds = state.rows.table[KIND[:, None], waiting]
-            equal = (kinds == state.rows.table[KIND, row][:, None]).all(axis=0)
-            tried.update(waiting[equal].tolist())
-            waiting = waiting[~equal]
     room.is_cut = len(waiting) > 0 and not helped
     if not moves:
         trial.undo_to(mark)
     return room
 
 
+def _without_equals(state: ClusterState, row: int, waiting: IntArray, tried: set[int]) -> IntArray:
+    """Those that wait without the ones that are equal to the job for which it was tried in vain."""
+    kinds = state.rows.table[KIND[:, None], waiting]
+    equal = (kinds == state.rows.table[KIND, row][:, None]).all(axis=0)
+    tried.update(waiting[equal].tolist())
+    others: IntArray = waiting[~equal]
+    return others
+
+
+def _put_off(
+    trial: Trial,
+    row: int,
+    later: Mapping[int, Allocation],
+    leavers: list[JobRecord],
+    gone: set[int],
+    touched: set[int],
+    shrunk: set[JobId],
+    purse: Purse,
+    before: list[int],
+) -> list[Move] | None:
+    """`_make_room_for` without those starts, which the next cycle makes where they are in nobody's way."""
+    begin = trial.mark()
+    for other, allocation in later.items():
+        trial.let_go(other, allocation)
+    made = _use_what_leaves(trial, row, leavers, gone, before, claims=True)
+    if made is None:
+        made = _make_room_for(trial, row, leavers, touched, shrunk, purse, before)
+    if not made:
+        trial.undo_to(begin)
+    return made
+
+
 def _later_starts(
-    state: ClusterState, row: int, starts: Sequence[Start], put_off: Collection[int]
+    state: ClusterState, row: int, planned: Sequence[Move], put_off: Collection[int]
 ) -> dict[int, Allocation]:
-    """Those of the starts that the waiting job could undo at once, by rank, and that come after it in the order; by
-    row. They were to be made since it does not fit beside jobs that run."""
-    if not starts or state.policy.preemption.mode is not PreemptMode.PRIORITY or not state.by_row[row].spec.preempts:
+    """Of the starts those that the waiting job could undo at once, by rank, and that come after it in the order; by
+    row. They pass it, as it needs victims besides what is free."""
+    if state.policy.preemption.mode is not PreemptMode.PRIORITY or not state.by_row[row].spec.preempts:
         return {}
-    by_row = {state.jobs[move.job].row: move.allocation for move in starts}
-    rows = np.array([other for other in by_row if other not in put_off], dtype=np.int64)
+    by_row = {state.jobs[move.job].row: move.allocation for move in planned if isinstance(move, Start)}
+    free = [other for other in by_row if other not in put_off and other not in state.claims]
+    rows = np.array(free, dtype=np.int64)
     rows = rows[ranks_behind(state, rows, row) & ~belongs_to_others(state, rows, row)]
     place = state.order.place(row)
     return {other: by_row[other] for other in rows.tolist() if state.order.place(other) > place}
 
 
-def _may_be_helped(state: ClusterState, started: frozenset[int], tried: set[int]) -> IntArray:
+def _may_be_helped(state: ClusterState, started: frozenset[int], tried: set[int], *, goes_on: bool) -> IntArray:
     """Rows of the first waiting jobs, in order, for which victims may be sought."""
     table = state.rows.table
     rows: IntArray = state.order.waiting()[:WAITING_MAX]
@@ -213,7 +242,8 @@ def _may_be_helped(state: ClusterState, started: frozenset[int], tried: set[int]
         is_limited &= ranks[rows] > ranks[givers].min(initial=FOREVER_MS)
     is_helped = is_limited | np.isin(table[JOB_REASON, rows], HELPED_REASONS)
     rows = rows[is_helped & (table[JOB_CLAIMED, rows] == 0)]
-    rows = rows[~np.isin(rows, list(started)) & ~_need_not_ask(state, rows, tried)]
+    rows = rows[~np.isin(rows, list(started))]
+    rows = rows[~(np.isin(rows, list(tried)) if goes_on else _need_not_ask(state, rows, tried))]
     return np.array([row for row in rows.tolist() if _may_ask(state, row)], dtype=np.int64)
 
 

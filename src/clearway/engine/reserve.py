@@ -165,10 +165,20 @@ def future_capacity(box: Box, cls: int, pool: int, most: int) -> int:
 
 
 @compiled_inline
+def healthy_milli(box: Box, pool: int) -> int:
+    """Milli of the devices of the pool that are not sick."""
+    total = 0
+    begin = box.pools[POOL_DEVICE_BEGIN, pool]
+    for device in range(begin, begin + box.pools[POOL_SIZE, pool]):
+        total += 1000 * box.devices[DEVICE_HEALTHY, device]
+    return total
+
+
+@compiled_inline
 def will_be_empty(box: Box, node: int) -> bool:
     """Whether nobody holds devices, CPUs or memory of the node any more, by what the work space says is free."""
     for pool in range(box.nodes[NODE_POOL_BEGIN, node], box.nodes[NODE_POOL_END, node]):
-        if box.work[WORK_POOL, pool] < box.pools[POOL_SIZE, pool] * 1000:
+        if box.work[WORK_POOL, pool] < healthy_milli(box, pool):
             return False
     if box.meta[META_NODE_ASKED] == 0:
         return True
