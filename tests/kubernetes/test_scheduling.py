@@ -8,7 +8,7 @@ from support.cluster import bound, devices_used, until
 from support.kube_scheduling import Scheduling
 
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
-PREEMPTED = ("Preempted", "pod urgent")
+PREEMPTED = ("Preempted", ["pod urgent", "priority 1000 (class urgent)"])
 """Reason, and last words of the note, of an event about a pod that left for the pod `urgent`."""
 
 
@@ -97,7 +97,7 @@ def test_higher_priority_evicts_a_whole_gang_which_comes_back(cluster, database)
         assert low
         until(
             "the pods that left are told for whom",
-            lambda: [e for e in cluster.items(EVENTS) if (e["reason"], e["note"].split(", ")[-1]) == PREEMPTED][1:],
+            lambda: [e for e in cluster.items(EVENTS) if (e["reason"], e["note"].split(", ")[1:]) == PREEMPTED][1:],
         )
         cluster.delete("/api/v1/namespaces/default/pods/urgent")
         until("the gang runs again", lambda: phases(cluster) == ["Running", "Running"])
