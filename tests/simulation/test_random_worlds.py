@@ -92,6 +92,12 @@ KEPT = (
     (4_039, "srpt", make_world),
     (64_029, "clearway", make_linked_world),
     (10_364, "restless", make_power_world),
+    (9_884, "restless", make_linked_world),
+    (15_169, "srpt", make_world),
+    (27_134, "restless", make_linked_world),
+    (29_744, "restless", make_world),
+    (66_664, "srpt", make_world),
+    (74_074, "srpt", make_linked_world),
 )
 """Worlds that once broke an invariant."""
 

@@ -101,12 +101,10 @@ FRONTS_MAX: Final = 2
 """Scans from the front in a row, while the rest of the queue waits to be looked at: news most often concerns the front,
 and one event a millisecond must not keep the others from ever being reached."""
 GO_ON_MS: Final = 1
-
+"""When a cycle that was cut short is gone on with: soon, with time for events in between."""
 SEEK_ON_MS: Final = 1_000
 """From a cycle that sought victims in vain for as many jobs as it may, to the next that does for those behind: it costs
 more than to look for free devices."""
-
-"""When a cycle that was cut short is gone on with: soon, with time for events in between."""
 NO_ROWS: Final[frozenset[int]] = frozenset()
 NO_MOVES: Final[tuple[Move, ...]] = ()
 

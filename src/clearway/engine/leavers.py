@@ -50,7 +50,7 @@ def take_over(
     claimants, allocation = found
     for claimant in claimants:
         _drop(trial, claimant)
-    for claimant in claimants:
+    for claimant in claimants:  # without nodes: only so that nobody else is put there
         left = np.setdiff1d(trial.state.claims[claimant].allocation.devices, allocation.devices)
         trial.claim(claimant, Allocation(np.zeros(0, dtype=np.int64), left))
     return found

@@ -79,6 +79,7 @@ def test_preempted_job_saves_within_its_grace_and_resumes_from_what_it_saved(ben
 def test_preemption_does_not_wait_for_a_job_that_cannot_save(bench):
     bench.add(5, "trap '' TERM; echo up; while :; do sleep 0.02; done")
     bench.start(5)
+    bench.wait(JobStarted, 5)
     wait_for_output(bench, 5, "up")
     before = now_ms()
     bench.perform(Stop(5, 1, 0, StopCause.PREEMPTED))
@@ -90,6 +91,7 @@ def test_preemption_does_not_wait_for_a_job_that_cannot_save(bench):
 def test_job_that_does_not_answer_is_ended_at_the_end_of_its_grace(bench):
     bench.add(5, "trap 'echo asked' USR1; echo up; while :; do sleep 0.02; done", checkpoint=CHECKPOINT)
     bench.start(5)
+    bench.wait(JobStarted, 5)
     wait_for_output(bench, 5, "up")
     before = now_ms()
     bench.perform(Stop(5, 1, 300, StopCause.PREEMPTED))
@@ -115,6 +117,7 @@ trap 'echo "{\\"done\\": true}" > p; mv p progress.json; exit 0' USR1
 echo up; while :; do sleep 0.02; done"""
     bench.add(5, script, checkpoint=CHECKPOINT)
     bench.start(5)
+    bench.wait(JobStarted, 5)
     wait_for_output(bench, 5, "up")
     bench.perform(Stop(5, 1, 10_000, StopCause.PREEMPTED))
     assert bench.wait(JobFinished, 5).outcome is Outcome.COMPLETED
@@ -162,6 +165,7 @@ def test_stop_during_a_resize_ends_the_job_under_its_new_generation(bench):
     script = "trap 'echo asked' USR1; echo up; while :; do sleep 0.02; done"
     bench.add(5, script, checkpoint=CHECKPOINT, elastic=Elastic(replicas_min=1, replicas_max=2))
     bench.start(5)
+    bench.wait(JobStarted, 5)
     wait_for_output(bench, 5, "up")
     bench.perform(Resize(5, 2, bench.allocate((0, (0,)), (1, (0,)))))
     bench.perform(Stop(5, 2, 200, StopCause.PREEMPTED))
@@ -180,6 +184,7 @@ def test_job_that_ends_while_it_is_told_to_move_is_finished_under_its_new_genera
 def test_suspended_job_stands_still_and_goes_on_where_it_was(bench):
     bench.add(5, "i=0; while :; do i=$((i+1)); echo $i; sleep 0.01; done", suspendable=True)
     bench.start(5)
+    bench.wait(JobStarted, 5)
     wait_for_output(bench, 5, "5")
     bench.perform(Suspend(5, 1))
     bench.wait(JobSuspended, 5)

@@ -474,11 +474,14 @@ class Book(Orphans):
         other = None if run.beneficiary is None else self.jobs.get(run.beneficiary)
         if other is None or run.cause is not StopCause.PREEMPTED or not holding:
             return ""
-        pods = self.waiting(other)
-        if not pods or pods[0].namespace != holding[0].namespace:
+        pods = self.waiting(other)  # of a submitted job they are made when it starts
+        namespace = pods[0].namespace if pods else other.own.namespace if other.own is not None else ""
+        if not namespace:
+            return "Preempted by another job"
+        if namespace != holding[0].namespace:
             return "Preempted by a job of another namespace"
-        words = [f"Preempted by job {other.job}", f"pod {pods[0].name}", self.describe_rank(pods)]
-        return ", ".join(filter(None, words))
+        about = [f"pod {pods[0].name}", self.describe_rank(pods)] if pods else []
+        return ", ".join(filter(None, [f"Preempted by job {other.job}", *about]))
 
     def _end_stopped(self, now_ms: int, bundle: Bundle, run: Run) -> None:
         self._let_go(bundle, run)

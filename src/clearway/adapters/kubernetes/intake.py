@@ -146,7 +146,7 @@ class Intake:
                     about_nodes = BROKEN
                 with self._backend.lock:
                     rank = self._backend.book.describe_rank(pods)
-                message = _compose(about_nodes, explanation, rank)
+                message = compose_message(about_nodes, explanation, rank)
                 await self._tell(pods, message)
 
     async def _tell(self, pods: Sequence[PodFacts], message: str) -> None:
@@ -190,7 +190,7 @@ class Intake:
         return self._judged[kind]
 
 
-def _compose(about_nodes: str, explanation: Explanation, rank: str) -> str:
+def compose_message(about_nodes: str, explanation: Explanation, rank: str) -> str:
     """What kubectl's users read: nodes first, as they are used to, then Clearway's own reasons and remedy. rank: the
     pod's own priority, which is said where others come first."""
     parts = [about_nodes, *(reason.message for reason in explanation.reasons)]

@@ -150,6 +150,32 @@ def test_job_that_must_leave_is_suspended_and_waits_with_its_work_once_its_pods_
     assert (stopped.cause, stopped.saved_ms) == (StopCause.PREEMPTED, 498)
 
 
+@pytest.mark.parametrize(
+    ("namespace", "said"),
+    [("vision", "Preempted by job 7"), ("b", "Preempted by a job of another namespace")],
+)
+def test_who_is_preempted_for_a_job_that_ran_before_and_has_no_pods_is_told_for_whom(namespace, said):
+    world = World()
+    world.run()
+    world.book.stop(2, JobId(7), 1, StopCause.PREEMPTED)
+    for index in (0, 1):
+        world.book.drop_pod(f"uid-w{index}")
+    world.book.note_ended(JobId(7), is_there=True)
+    world.settle()
+    world.book.put_pod(parse_pod(make_pod("low", gpus=8, namespace=namespace), CONFIG))
+    world.settle()
+    (arrival,) = world.book.take_arrivals()
+    world.book.accept(world.now_ms, arrival, 8)
+    world.book.start(world.now_ms, JobId(8), 1, [("n1", tuple(range(8)))], world.book.jobs[8].key)
+    low = make_pod("low", gpus=8, namespace=namespace, node="n1", phase="Running")
+    world.book.put_pod(parse_pod(low, CONFIG))
+    world.settle()
+    world.book.take_actions()
+    world.book.stop(world.now_ms, JobId(8), 1, StopCause.PREEMPTED, JobId(7))
+    world.settle()
+    assert [action.why for action in world.book.take_actions()] == [said]
+
+
 def test_work_since_the_last_checkpoint_is_lost_where_a_pod_was_killed():
     world = World()
     world.run()

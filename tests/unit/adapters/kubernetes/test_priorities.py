@@ -6,6 +6,7 @@ from clearway.adapters.kubernetes.backend import KubernetesBackend
 from clearway.adapters.kubernetes.config import SharedFolder
 from clearway.adapters.kubernetes.errors import UnreadableError
 from clearway.adapters.kubernetes.gangs import Said, said_by
+from clearway.adapters.kubernetes.intake import compose_message
 from clearway.adapters.kubernetes.manifests import make_own_job
 from clearway.adapters.kubernetes.priorities import (
     PriorityClass,
@@ -18,6 +19,7 @@ from clearway.adapters.kubernetes.runs import Refuse
 from clearway.adapters.kubernetes.watching import OTHERS
 from clearway.model.ids import JobId
 from clearway.model.jobs import JobSpec, Request
+from clearway.model.plan import Explanation, ReasonCode, Rejection
 from clearway.model.runs import RunSpec
 from support.kube_book import CONFIG, World
 from support.kubernetes import JOB, make_job_object
@@ -252,6 +254,16 @@ def test_classes_that_are_listed_reach_the_book_of_the_backend():
 )
 def test_rank_in_words(rank, words):
     assert rank.in_words() == words
+
+
+def test_pod_that_others_come_before_is_told_its_own_priority():
+    def told(code):
+        return compose_message(
+            "", Explanation(job=JobId(1), reasons=(Rejection(code=code, message="m"),)), "priority 7"
+        )
+
+    assert told(ReasonCode.PRIORITY).endswith("m. It has priority 7.")
+    assert "It has" not in told(ReasonCode.RESOURCES)
 
 
 def test_who_is_preempted_is_told_the_class_of_whom_it_leaves_for():
