@@ -26,7 +26,9 @@ def wait_until(is_so: Callable[[], bool], what: str, limit_s: float = WAIT_S) ->
 
 
 class ControlPlane:
-    """Started by `start`; `folder` is its state directory, and `work` where commands are typed."""
+    """Started by `start`; `folder` is its state directory, and `work` where commands are typed.
+
+    devices: "" = those that it finds."""
 
     def __init__(self, folder: Path, devices: str = "1x4") -> None:
         self.folder = folder / "state"
@@ -62,7 +64,8 @@ class ControlPlane:
 
     def spawn(self, *words: str) -> None:
         """Start it, and do not wait."""
-        command = [sys.executable, "-c", MAIN, "up", "--listen", "0", "--devices", self.devices, *words]
+        devices = ("--devices", self.devices) if self.devices else ()
+        command = [sys.executable, "-c", MAIN, "up", "--listen", "0", *devices, *words]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command, cwd=self.work, env=self.environment(), stdout=log, stderr=log, start_new_session=True

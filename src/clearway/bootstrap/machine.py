@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from clearway.adapters.local.devices import DEVICES_DOWN, DeclaredDevices, DeviceSource
-from clearway.adapters.local.nvml import find_gpus
+from clearway.adapters.local.gpus import find_gpus
 from clearway.model.cluster import ClusterSpec, DeviceGroup, NodeSpec
 from clearway.model.errors import InputError
 from clearway.model.ids import NodeName

@@ -413,6 +413,12 @@ def with_site(view: ClusterView, backend: LastingBackend) -> ClusterView:
     if isinstance(backend, BoundingBackend):
         bounds = backend.bounds()
         view = replace(view, tenants=tuple(replace(one, bounds=bounds.get(one.name, ())) for one in view.tenants))
-    if isinstance(backend, NotingBackend) and backend.notes:
-        view = replace(view, nodes=tuple(replace(one, notes=backend.notes) for one in view.nodes))
+    if isinstance(backend, NotingBackend) and (backend.notes or backend.uuids):
+        view = replace(view, nodes=tuple(_note_node(node, backend) for node in view.nodes))
     return view
+
+
+def _note_node(node: NodeView, backend: NotingBackend) -> NodeView:
+    uuids = backend.uuids
+    devices = tuple(replace(one, uuid=uuids.get((node.name, one.index), "")) for one in node.devices)
+    return replace(node, notes=backend.notes, devices=devices)

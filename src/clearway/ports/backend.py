@@ -126,7 +126,9 @@ class BoundingBackend(Protocol):
 
 @runtime_checkable
 class NotingBackend(Protocol):
-    """A backend that cannot enforce or limit everything on its machine."""
+    """A backend that has more to say of its machine, for people to see, once it is connected. From any thread."""
 
     notes: tuple[str, ...]
-    """What it cannot, for people to see, once it is connected. From any thread."""
+    """What it cannot enforce or limit there."""
+    uuids: Mapping[tuple[NodeName, int], str]
+    """Of devices that have one, by node and number."""

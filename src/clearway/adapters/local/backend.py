@@ -127,6 +127,7 @@ class LocalBackend:
         self._said: dict[JobId, float] = {}
         self._obstacles: set[str] = set()
         self.notes: tuple[str, ...] = ()
+        self.uuids = devices.uuids()
         self._performers: Mapping[type, Callable[..., None]] = {
             Start: self._start,
             Stop: self._stop,
@@ -595,6 +596,3 @@ class LocalBackend:
 def _is_unheard(note: _Job | None, generation: int) -> bool:
     """Whether a job of the journal has not begun: then its start is performed for the first time, or again."""
     return note is not None and note.generation == generation and not note.is_started and note.start is None
-
-
-__all__ = ["KeeperError", "LocalBackend"]

@@ -1,4 +1,4 @@
-"""The devices of this machine: declared ones, which are names only; `nvml` has the real ones."""
+"""The devices of this machine: declared ones, which are names only; `gpus` has the real ones."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,6 +49,10 @@ class DeviceSource(Protocol):
         """The nodes, in a fixed order."""
         ...
 
+    def uuids(self) -> Mapping[tuple[NodeName, int], str]:
+        """Of those that have one, by node and index within it."""
+        ...
+
     def visible(self, node: NodeName, indices: Sequence[int], /, *, is_confined: bool = False) -> str:
         """CUDA_VISIBLE_DEVICES for these devices; "" = none. is_confined: the job can open no others."""
         ...
@@ -87,6 +91,10 @@ class DeclaredDevices:
     def nodes(self) -> tuple[NodeSpec, ...]:
         """See `DeviceSource.nodes`."""
         return self._nodes
+
+    def uuids(self) -> Mapping[tuple[NodeName, int], str]:
+        """None: what is declared has no hardware."""
+        return {}
 
     def visible(self, _node: NodeName, indices: Sequence[int], /, *, is_confined: bool = False) -> str:
         """Indices within the node."""

@@ -1,55 +1,22 @@
-"""The real devices of this machine: what NVML says about GPUs and MIG instances, and what follows from it.
+"""What NVML says about the GPUs and MIG instances of this machine: raw calls, turned into `Reading`s.
 
-`NvmlReader` makes raw calls and turns them into `Reading`s; `NvmlDevices` is the DeviceSource. A GPU that cannot be
-read any more, or that reported an Xid after which only a reset helps, is down; one that a process of others computes on
-is avoided. A device keeps its number on the node over restarts, by `devices.json`, also while it is not there. The one
+NVML: docs.nvidia.com/deploy/nvml-api. What a model or a driver cannot say is left out, and takes no GPU away. The one
 thing that is written to a GPU is its power limit, where the site has a budget.
 """
 
 import contextlib
-import json
-import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol, TypeVar
 
-from clearway.adapters.local.client import group_name
-from clearway.adapters.local.devices import Confinement, Health
-from clearway.adapters.local.keeper.processes import is_of_group, read_command
-from clearway.model.cluster import DeviceGroup, NodeSpec
-from clearway.model.ids import NodeName
+ValueT = TypeVar("ValueT")
 
-_LOG = logging.getLogger(__name__)
-
-FATAL_XIDS: Final = {
-    48: "uncorrectable ECC error",
-    62: "internal micro-controller halt",
-    64: "row remapping failed",
-    74: "NVLink error",
-    79: "fallen off the bus",
-    95: "uncontained memory error",
-    119: "GSP does not answer",
-    120: "GSP error",
-    136: "link training failed",
-    140: "unrecovered ECC error",
-    143: "initialisation failed",
-}
-"""Xids after which NVIDIA's catalog asks for a reset or for support, not for a restart of the program
-(docs.nvidia.com/deploy/xid-errors). Errors of programs, such as 13, 31, 43, 45, 94, are not among them."""
-SLOTS: Final = "devices.json"
-"""File in the state directory: the devices of the node by their numbers, as they were last seen."""
-FOREIGN_LOOKS: Final = 2
-"""A process of others counts when it was seen so often in a row: one of our own that is ending is not ours for a
-moment, when its group is gone already."""
-NOT_FOREIGN: Final = ("nvidia-cuda-mps", "nvidia-persiste")
-"""Services of the driver that hold every GPU, by the start of their names."""
-MAJOR: Final = 195
-"""Of the driver's device files: the number that Linux keeps for it."""
 NVLINKS_MAX: Final = 18
 """Links of one GPU; Hopper has 18."""
+XIDS_MAX: Final = 1_000
+"""Told at a time: a GPU that fails may report without end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +64,8 @@ class NvmlReader:
 
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml
-        self._events: Any = None
-        self._watched: set[str] = set()
+        self._gone = (nvml.NVMLError_GpuIsLost, nvml.NVMLError_ResetRequired)
+        self._events: dict[str, Any] = {}
         self._known: dict[int, tuple[Reading, ...]] = {}
         self._minors: dict[str, int] = {}
 
@@ -122,8 +89,9 @@ class NvmlReader:
             name = _text(nvml.nvmlDeviceGetName(handle))
             self._watch(handle, uuid)
             self._note_minor(handle, uuid)
-            readings = self._read_instances(handle, index, uuid, name) if self._has_mig(handle) else ()
-            if not self._has_mig(handle):
+            if self._has_mig(handle):
+                readings = self._read_instances(handle, index, uuid, name)
+            else:
                 readings = (self._read_whole(handle, index, uuid, name),)
         except nvml.NVMLError as error:
             return tuple(_lost(reading, error) for reading in self._known.get(index, ()))
@@ -132,8 +100,9 @@ class NvmlReader:
 
     def _note_minor(self, handle: Any, uuid: str) -> None:
         """Where there are no device files, as under Windows' Linux, nothing is said of them."""
-        with contextlib.suppress(self._nvml.NVMLError_NotSupported):
-            self._minors[uuid] = int(self._nvml.nvmlDeviceGetMinorNumber(handle))
+        minor = self._optional(lambda: int(self._nvml.nvmlDeviceGetMinorNumber(handle)), -1)
+        if minor >= 0:
+            self._minors[uuid] = minor
 
     def _read_whole(self, handle: Any, index: int, uuid: str, name: str) -> Reading:
         return Reading(
@@ -141,17 +110,17 @@ class NvmlReader:
             uuid=uuid,
             gpu=uuid,
             model=shorten_model(name),
-            memory_bytes=int(self._nvml.nvmlDeviceGetMemoryInfo(handle).total),
-            watts=self._optional(lambda: int(self._nvml.nvmlDeviceGetPowerManagementLimit(handle)) // 1000),
+            memory_bytes=self._memory(handle),
+            watts=self._optional(lambda: int(self._nvml.nvmlDeviceGetPowerManagementLimit(handle)) // 1000, 0),
             has_nvlink=any(
-                self._optional(lambda link=link: int(self._nvml.nvmlDeviceGetNvLinkState(handle, link)))  # type: ignore[misc]
+                self._optional(lambda link=link: int(self._nvml.nvmlDeviceGetNvLinkState(handle, link)), 0)  # type: ignore[misc]
                 for link in range(NVLINKS_MAX)
             ),
             pids=self._pids(handle),
         )
 
     def _has_mig(self, handle: Any) -> bool:
-        return self._optional(lambda: int(self._nvml.nvmlDeviceGetMigMode(handle)[0])) == 1
+        return self._optional(lambda: int(self._nvml.nvmlDeviceGetMigMode(handle)[0]), 0) == 1
 
     def _read_instances(self, gpu: Any, index: int, uuid: str, name: str) -> tuple[Reading, ...]:
         nvml = self._nvml
@@ -168,49 +137,59 @@ class NvmlReader:
                     uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
                     gpu=uuid,
                     model=f"{shorten_model(name)}-{profile}",
-                    memory_bytes=int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
+                    memory_bytes=self._memory(handle),
                     is_mig=True,
                     pids=self._pids(handle),
                 )
             )
         return tuple(found)
 
-    def _pids(self, handle: Any) -> tuple[int, ...]:
-        try:
-            return tuple(int(process.pid) for process in self._nvml.nvmlDeviceGetComputeRunningProcesses(handle))
-        except self._nvml.NVMLError_NotSupported:
-            return ()
+    def _memory(self, handle: Any) -> int:
+        """Its own, or the machine's, which a GPU on the same chip (GB10, Jetson) shares."""
+        own = self._optional(lambda: int(self._nvml.nvmlDeviceGetMemoryInfo(handle).total), 0)
+        return own or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
-    def _optional(self, call: Callable[[], int]) -> int:
-        """What not every model can say; 0 = it cannot."""
+    def _pids(self, handle: Any) -> tuple[int, ...]:
+        nvml = self._nvml
+        try:
+            processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+        except nvml.NVMLError_FunctionNotFound:  # drivers before 510
+            processes = self._optional(lambda: nvml.nvmlDeviceGetComputeRunningProcesses_v2(handle), ())
+        except self._gone:
+            raise
+        except nvml.NVMLError:
+            processes = ()
+        return tuple(int(process.pid) for process in processes)
+
+    def _optional(self, call: Callable[[], ValueT], otherwise: ValueT) -> ValueT:
+        """What not every model, driver or user can be told, and what a GPU in use may fail to tell once."""
         try:
             return call()
-        except self._nvml.NVMLError_NotSupported:
-            return 0
-        except self._nvml.NVMLError_InvalidArgument:
-            return 0
+        except self._gone:
+            raise
+        except self._nvml.NVMLError:
+            return otherwise
 
     def _watch(self, handle: Any, uuid: str) -> None:
-        """Have the GPU's Xids told. Some drivers and models cannot; then only its absence is seen."""
-        if uuid in self._watched:
+        """Have the GPU's Xids told. Some drivers and models cannot; then only its absence is seen. Each GPU has a set
+        of its own: a set of which one is lost tells nothing of the others."""
+        if uuid in self._events:
             return
-        self._watched.add(uuid)
-        try:
-            if self._events is None:
-                self._events = self._nvml.nvmlEventSetCreate()
-            self._nvml.nvmlDeviceRegisterEvents(handle, self._nvml.nvmlEventTypeXidCriticalError, self._events)
-        except self._nvml.NVMLError:
-            return
+        self._events[uuid] = None
+        with contextlib.suppress(self._nvml.NVMLError):
+            events = self._nvml.nvmlEventSetCreate()
+            self._nvml.nvmlDeviceRegisterEvents(handle, self._nvml.nvmlEventTypeXidCriticalError, events)
+            self._events[uuid] = events
 
     def take_xids(self) -> tuple[tuple[str, int], ...]:
         """See `Reader.take_xids`."""
         found: list[tuple[str, int]] = []
-        while self._events is not None and len(found) < 1_000:
-            try:
-                event = self._nvml.nvmlEventSetWait_v2(self._events, 0)
-                found.append((_text(self._nvml.nvmlDeviceGetUUID(event.device)), int(event.eventData)))
-            except self._nvml.NVMLError:  # a timeout: there are no more
-                break
+        for uuid, events in self._events.items():
+            while events is not None and len(found) < XIDS_MAX:
+                try:
+                    found.append((uuid, int(self._nvml.nvmlEventSetWait_v2(events, 0).eventData)))
+                except self._nvml.NVMLError:  # a timeout: there are no more
+                    break
         return tuple(found)
 
     def limit_power(self, index: int, watts: int, /) -> str:
@@ -266,229 +245,6 @@ class LostReader:
     def limit_power(self, index: int, watts: int, /) -> str:
         """See `Reader.limit_power`."""
         return "" if self._reader is None else self._reader.limit_power(index, watts)
-
-
-def find_gpus(node: NodeSpec, state: Path, *, is_by_uuid: bool = False) -> "NvmlDevices | None":
-    """The GPUs of this machine, for the backend in `state`; None = there are none, and there were none before."""
-    reader: Reader | None = open_nvml()
-    if reader is None and (state / SLOTS).exists():
-        reader = LostReader(open_nvml)
-    if reader is None:
-        return None
-    name = group_name(state)
-    return NvmlDevices(
-        reader,
-        node,
-        is_ours=lambda pid: is_of_group(pid, name),
-        name_of=read_command,
-        is_by_uuid=is_by_uuid,
-        memory=state / SLOTS,
-        major=find_major(Path("/proc/devices").read_text(encoding="utf-8")),
-    )
-
-
-def find_major(devices: str) -> int:
-    """Of the device files of GPUs, by the text of /proc/devices."""
-    pairs = [line.split() for line in devices.partition("Block devices:")[0].splitlines()]
-    return next((int(pair[0]) for pair in pairs if pair[1:] in (["nvidia"], ["nvidia-frontend"])), MAJOR)
-
-
-class NvmlDevices:
-    """The DeviceSource of one machine with GPUs. They are counted once: one added later is used after a restart.
-
-    node: its name, CPUs, memory and place; its groups are filled in. is_ours: whether a process belongs to a job of
-    ours. name_of: the name of a process. memory: file by which devices keep their numbers; None = nothing is kept.
-    major: of the GPUs' device files.
-    """
-
-    is_virtual = False
-
-    def __init__(
-        self,
-        reader: Reader,
-        node: NodeSpec,
-        *,
-        is_ours: Callable[[int], bool],
-        name_of: Callable[[int], str],
-        is_by_uuid: bool = False,
-        memory: Path | None = None,
-        major: int = MAJOR,
-    ) -> None:
-        self._reader = reader
-        self._major = major
-        self._is_ours = is_ours
-        self._name_of = name_of
-        self._is_by_uuid = is_by_uuid
-        found = reader.read()
-        self._devices = number_devices(found, memory)
-        self._node = _make_node(node, self._devices)
-        self._has_gaps = {device.uuid for device in self._devices} != {reading.uuid for reading in found}
-        self._broken: dict[str, str] = {}
-        self._foreign: dict[str, int] = {}
-        self._obstacle = ""
-
-    def nodes(self) -> tuple[NodeSpec, ...]:
-        """See `DeviceSource.nodes`."""
-        return (self._node,)
-
-    def visible(self, _node: NodeName, indices: Sequence[int], /, *, is_confined: bool = False) -> str:
-        """Indices of GPUs in the order of the PCI bus; UUIDs where asked for, where MIG instances are among them, which
-        have no other name, where a GPU was lost, so that the order may be another now, and for a job that can open some
-        alone, among which the driver counts anew."""
-        chosen = [self._devices[index] for index in indices]
-        if self._is_by_uuid or self._has_gaps or is_confined or any(device.is_mig for device in chosen):
-            return ",".join(device.uuid for device in chosen)
-        return ",".join(str(device.index) for device in chosen)
-
-    def confine(self, held: Iterable[tuple[NodeName, int]], /) -> Confinement:
-        """See `DeviceSource.confine`. A GPU stays open for who holds an instance or a share of it."""
-        if self._obstacle:
-            return Confinement()
-        own, minors = {self._devices[index].gpu for _, index in held}, self._reader.minors()
-        return Confinement(
-            tuple((self._major, minor) for minor in sorted(set(minors.values()))),
-            tuple((self._major, minor) for minor in sorted({minors[uuid] for uuid in own if uuid in minors})),
-        )
-
-    def note_obstacle(self, obstacle: str, /) -> tuple[str, ...]:
-        """See `DeviceSource.note_obstacle`."""
-        note = obstacle and (
-            f"jobs may open GPUs that are not their own, and are only told which are ({obstacle}); expected a control "
-            "plane that runs as root, and cgroup v2 or the controller `devices` of v1"
-        )
-        if note and obstacle != self._obstacle:
-            _LOG.warning("%s", note)
-        self._obstacle = obstacle
-        return (note,) if note else ()
-
-    def look(self) -> Health:
-        """See `DeviceSource.look`."""
-        now = {reading.uuid: reading for reading in self._reader.read()}
-        self._note_xids(now)
-        down: dict[tuple[NodeName, int], str] = {}
-        foreign: dict[tuple[NodeName, int], str] = {}
-        self._has_gaps = self._has_gaps or not now.keys() >= {device.uuid for device in self._devices}
-        for place, device in enumerate(self._devices):
-            reading = now.get(device.uuid)
-            reason = self._judge(device, reading)
-            if reason:
-                down[self._node.name, place] = reason
-            elif reading is not None and (holder := self._find_foreign(reading)):
-                foreign[self._node.name, place] = holder
-        return Health(devices=down, foreign=foreign)
-
-    def _judge(self, device: Reading, now: Reading | None) -> str:
-        if device.gpu in self._broken:
-            return self._broken[device.gpu]
-        if now is None:
-            return f"GPU {device.index} ({device.uuid}) is not there any more"
-        return f"GPU {device.index} ({device.uuid}) cannot be read: {now.error}" if now.error else ""
-
-    def _note_xids(self, now: dict[str, Reading]) -> None:
-        """A GPU that needs a reset is down until the control plane starts again: nothing tells that it was reset."""
-        for uuid, xid in self._reader.take_xids():
-            index = next((device.index for device in (*now.values(), *self._devices) if device.gpu == uuid), None)
-            if index is not None and xid in FATAL_XIDS:
-                self._broken[uuid] = f"GPU {index} ({uuid}) reported Xid {xid}: {FATAL_XIDS[xid]}"
-
-    def cap(self, _node: NodeName, watts: int, /) -> str:
-        """See `DeviceSource.cap`."""
-        obstacles = [
-            self._reader.limit_power(device.index, watts or device.watts) for device in self._devices if device.watts
-        ]
-        return "; ".join(dict.fromkeys(filter(None, obstacles)))
-
-    def _find_foreign(self, reading: Reading) -> str:
-        """Who else computes on it, once that was seen twice; "" = nobody."""
-        others = [pid for pid in reading.pids if not self._is_ours(pid)]
-        named = [(pid, self._name_of(pid)) for pid in others]
-        named = [(pid, name) for pid, name in named if not name.startswith(NOT_FOREIGN)]
-        looks = self._foreign[reading.uuid] = self._foreign.get(reading.uuid, 0) + 1 if named else 0
-        if looks < FOREIGN_LOOKS:
-            return ""
-        pid, name = named[0]
-        return f"in use by pid {pid} ({name or 'unknown'}), which is not of a job"
-
-
-def number_devices(found: Sequence[Reading], memory: Path | None) -> tuple[Reading, ...]:
-    """The devices of the node in the order of their numbers, those included that are not there now.
-
-    memory: the file that has the numbers of before; it is written anew. Devices are known by their UUIDs. One that is
-    new takes the number of one of its model that is gone; else it comes after all others, if its model does.
-    """
-    slots = [] if memory is None else _read_slots(memory)
-    present = {reading.uuid: reading for reading in found}
-    numbered: list[Reading] = [
-        replace(present.pop(slot.uuid), watts=slot.watts) if slot.uuid in present else slot for slot in slots
-    ]
-    there = {reading.uuid for reading in found}
-    for fresh in sort_by_model(tuple(present.values())):
-        gap = next((n for n, slot in enumerate(numbered) if slot.uuid not in there and slot.model == fresh.model), None)
-        if gap is not None:
-            numbered[gap] = fresh
-        elif not numbered or numbered[-1].model == fresh.model or all(slot.model != fresh.model for slot in numbered):
-            numbered.append(fresh)
-        else:
-            _LOG.warning("device %s (%s) is not used: its model is not the last of the node", fresh.uuid, fresh.model)
-    if memory is not None:
-        _write_slots(memory, numbered)
-    return tuple(numbered)
-
-
-def _read_slots(memory: Path) -> list[Reading]:
-    """What `_write_slots` wrote; nothing, with a warning, where it cannot be read."""
-    try:
-        slots = [Reading(**{**slot, "pids": ()}) for slot in json.loads(memory.read_text(encoding="utf-8"))]
-        if len({slot.uuid for slot in slots}) < len(slots):
-            raise ValueError("one device with two numbers")
-        return slots
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError, TypeError) as error:
-        _LOG.warning("%s: expected the devices of before, found %s; they are counted anew", memory, error)
-        return []
-
-
-def _write_slots(memory: Path, devices: Sequence[Reading]) -> None:
-    memory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    beside = memory.with_suffix(".new")
-    with open(beside, "w", encoding="utf-8") as file:
-        os.fchmod(file.fileno(), 0o600)
-        json.dump([asdict(replace(device, pids=(), error="")) for device in devices], file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.rename(memory)
-
-
-def sort_by_model(readings: Sequence[Reading]) -> tuple[Reading, ...]:
-    """Devices of one model beside one another, models in order of their first device: as node indices count them."""
-    models = list(dict.fromkeys(reading.model for reading in readings))
-    return tuple(sorted(readings, key=lambda reading: models.index(reading.model)))
-
-
-def _make_node(node: NodeSpec, devices: Sequence[Reading]) -> NodeSpec:
-    groups = []
-    for model in dict.fromkeys(device.model for device in devices):
-        equal = [device for device in devices if device.model == model]
-        groups.append(
-            DeviceGroup(
-                model=model,
-                count=len(equal),
-                memory_bytes=min(device.memory_bytes for device in equal),
-                nvlink_size=0 if all(device.has_nvlink for device in equal) else 1,
-                watts_max=max(device.watts for device in equal),
-            )
-        )
-    return NodeSpec(
-        name=node.name,
-        groups=tuple(groups),
-        cpu_milli=node.cpu_milli,
-        memory_bytes=node.memory_bytes,
-        nvlink=node.nvlink,
-        leaf=node.leaf,
-        block=node.block,
-        labels=node.labels,
-    )
 
 
 def shorten_model(name: str) -> str:

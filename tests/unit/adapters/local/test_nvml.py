@@ -3,6 +3,7 @@
 # ruff: noqa: N801, N802, N815, N818 - the names are those of pynvml
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,9 +12,10 @@ import pytest
 from clearway.adapters.local import containers
 from clearway.adapters.local.accounts import Account
 from clearway.adapters.local.docker import NVIDIA
+from clearway.adapters.local.gpus import NvmlDevices, find_major
 from clearway.adapters.local.keeper.messages import Launch
 from clearway.adapters.local.launching import Task, make_launch
-from clearway.adapters.local.nvml import LostReader, NvmlDevices, NvmlReader, find_major, shorten_model
+from clearway.adapters.local.nvml import LostReader, NvmlReader, shorten_model
 from clearway.model.cluster import NodeSpec
 from clearway.model.ids import JobId, NodeName
 from clearway.model.jobs import JobSpec, Request
@@ -38,16 +40,29 @@ class FakeNvml:
     class NVMLError_NoPermission(NVMLError):
         pass
 
+    class NVMLError_ResetRequired(NVMLError):
+        pass
+
+    class NVMLError_FunctionNotFound(NVMLError):
+        pass
+
     class NVMLError_GpuIsLost(NVMLError):
         def __str__(self):
             return "GPU is lost"
 
     nvmlEventTypeXidCriticalError = 8
 
+    def __getattribute__(self, name):
+        """Calls that are to fail, fail, with an error of no class of its own."""
+        if name.startswith("nvmlDeviceGet") and name.removeprefix("nvmlDeviceGet") in self.failing:
+            raise self.NVMLError("Unknown Error")
+        return super().__getattribute__(name)
+
     def __init__(self, *gpus):
         self.gpus = list(gpus)
         self.lost = set()
-        self.xids = []
+        self.xids = {}
+        self.failing = ()
         self.is_forbidden = False
 
     def nvmlDeviceGetCount(self):
@@ -70,6 +85,8 @@ class FakeNvml:
         return handle["name"].encode()  # bytes, as in older releases
 
     def nvmlDeviceGetMemoryInfo(self, handle):
+        if "GB10" in handle["name"]:
+            raise self.NVMLError_NotSupported
         return SimpleNamespace(total=handle.get("memory", 80 << 30))
 
     def nvmlDeviceGetPowerManagementLimit(self, handle):
@@ -110,16 +127,21 @@ class FakeNvml:
         return [SimpleNamespace(pid=pid) for pid in handle.get("pids", ())]
 
     def nvmlEventSetCreate(self):
-        return "events"
+        return {}
 
     def nvmlDeviceRegisterEvents(self, handle, kinds, events):
-        assert (kinds, events) == (self.nvmlEventTypeXidCriticalError, "events")
+        assert kinds == self.nvmlEventTypeXidCriticalError
+        assert not events
+        events["of"] = handle
 
     def nvmlEventSetWait_v2(self, events, timeout_ms):
-        if not self.xids:
+        index = self.gpus.index(events["of"]) if events["of"] in self.gpus else None
+        if index is None or index in self.lost:
+            raise self.NVMLError_GpuIsLost
+        xids = self.xids.get(index)
+        if not xids:
             raise self.NVMLError("timeout")
-        index, xid = self.xids.pop(0)
-        return SimpleNamespace(device=self.gpus[index], eventData=xid)
+        return SimpleNamespace(eventData=xids.pop(0))
 
 
 H100 = {"name": "NVIDIA H100 80GB HBM3", "milliwatts": 700_000, "links": 18}
@@ -175,20 +197,89 @@ def test_mig_instances_are_devices_and_visible_by_uuid_alone():
     assert devices.visible(NodeName("dgx"), (1,)) == "MIG-1"
 
 
+@pytest.mark.parametrize("instances", [[], [{"name": "NVIDIA A100-SXM4-40GB MIG 7g.40gb", "uuid": "MIG-0"}]])
+def test_beside_a_gpu_in_mig_mode_which_cuda_passes_over_the_others_are_visible_by_uuid(instances):
+    a100 = {"name": "NVIDIA A100-SXM4-40GB"}
+    nvml = FakeNvml({**a100, "uuid": "GPU-a", "instances": instances}, {**a100, "uuid": "GPU-b"})
+    devices = make_devices(nvml)
+    assert devices.visible(NodeName("dgx"), (len(instances),)) == "GPU-b"
+
+
 def test_gpu_that_is_lost_is_down_until_it_is_back():
     nvml = make_h100s(2)
     devices = make_devices(nvml)
     assert devices.look().devices == {}
     nvml.lost.add(1)
+    devices.look()
     assert devices.look().devices == {("dgx", 1): "GPU 1 (GPU-1) cannot be read: GPU is lost"}
     nvml.lost.clear()
     assert devices.look().devices == {}
+
+
+@pytest.mark.parametrize("call", ["HandleByIndex", "UUID", "Name", "Count", "MaxMigDeviceCount"])
+def test_gpu_that_fails_to_answer_once_is_not_taken_from_its_job(call):
+    nvml = make_h100s(2)
+    nvml.gpus[1]["instances"] = [{"name": "NVIDIA H100 MIG 1g.10gb", "uuid": "MIG-0"}]
+    devices = make_devices(nvml)
+    devices.look()
+    for _ in range(3):
+        nvml.failing = (call,)
+        assert devices.look().devices == {}
+        nvml.failing = ()
+        assert devices.look().devices == {}
+    nvml.failing = (call,)
+    devices.look()
+    assert "cannot be read: Unknown Error" in devices.look().devices["dgx", 1]
+
+
+@pytest.mark.parametrize(
+    "call", ["MemoryInfo", "PowerManagementLimit", "NvLinkState", "MinorNumber", "ComputeRunningProcesses", "MigMode"]
+)
+def test_what_a_gpu_fails_to_say_of_itself_takes_it_from_nobody(call):
+    nvml = make_h100s(2)
+    devices = make_devices(nvml)
+    nvml.failing = (call,)
+    assert [devices.look().devices for _ in range(3)] == [{}] * 3
+    assert make_devices(nvml).nodes()[0].device_count == 2
+
+
+def test_gpu_on_the_chip_of_the_cpu_has_the_memory_of_the_machine():
+    (group,) = make_devices(FakeNvml({"name": "NVIDIA GB10", "uuid": "GPU-a"})).nodes()[0].groups
+    assert (group.model, group.count) == ("GB10", 1)
+    assert group.memory_bytes == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def test_processes_are_seen_where_the_driver_is_older_than_their_present_call():
+    nvml = make_h100s(1)
+
+    def raise_missing(_):
+        raise nvml.NVMLError_FunctionNotFound
+
+    nvml.nvmlDeviceGetComputeRunningProcesses = raise_missing
+    nvml.nvmlDeviceGetComputeRunningProcesses_v2 = lambda _: [SimpleNamespace(pid=9)]
+    assert NvmlReader(nvml).read()[0].pids == (9,)
+
+
+def test_errors_of_the_others_are_told_when_a_gpu_is_lost():
+    nvml = make_h100s(3)
+    devices = make_devices(nvml)
+    nvml.lost.add(0)
+    nvml.xids[2] = [48]
+    devices.look()
+    assert [index for _, index in devices.look().devices] == [0, 2]
+
+
+def test_gpu_that_was_gone_at_the_start_is_down_at_once(tmp_path):
+    make_devices(make_h100s(2), memory=tmp_path / "devices.json")
+    devices = make_devices(make_h100s(1), memory=tmp_path / "devices.json")
+    assert [index for _, index in devices.look().devices] == [1]
 
 
 def test_gpu_that_is_not_listed_any_more_is_down():
     nvml = make_h100s(2)
     devices = make_devices(nvml)
     nvml.gpus.pop()
+    devices.look()
     assert devices.look().devices == {("dgx", 1): "GPU 1 (GPU-1) is not there any more"}
 
 
@@ -196,7 +287,7 @@ def test_gpu_that_is_not_listed_any_more_is_down():
 def test_xid_after_which_only_a_reset_helps_takes_the_gpu_down_for_good(xid, is_down):
     nvml = make_h100s(2)
     devices = make_devices(nvml)
-    nvml.xids.append((0, xid))
+    nvml.xids[0] = [xid]
     assert (("dgx", 0) in devices.look().devices) is is_down
     assert (("dgx", 0) in devices.look().devices) is is_down
     assert ("dgx", 1) not in devices.look().devices
