@@ -4,7 +4,7 @@
  * What it tells is in the text file that CLEARWAY_TEST_GPUS names, read anew at each call. A line each:
  *
  *   gpu UUID MINOR MEMORY MILLIWATTS NVLINKS NAME...   the next GPU on the bus; 0 = it cannot say
- *   instance UUID MEMORY NAME...                       a MIG instance of that GPU
+ *   instance UUID MEMORY NAME...                       a MIG instance of that GPU: its GPU instance is the first, 1, ...
  *   mig                                                that GPU is in MIG mode, with instances or without
  *   pid PID                                            computes on the GPU or instance above
  *   lost                                               that GPU has fallen off the bus
@@ -210,6 +210,20 @@ int nvmlDeviceGetMigDeviceHandleByIndex(Device *device, unsigned index, Device *
         return answer ? answer : NOT_FOUND;
     *instance = &whole(device)->instances[index];
     return SUCCESS;
+}
+
+int nvmlDeviceGetGpuInstanceId(Device *device, unsigned *id) {
+    int answer = ask(device);
+    if (answer || whole(device))
+        return answer ? answer : INVALID_ARGUMENT;
+    *id = 1 + (device - gpus[device->gpu].instances);
+    return SUCCESS;
+}
+
+int nvmlDeviceGetComputeInstanceId(Device *device, unsigned *id) {
+    int answer = ask(device);
+    *id = 0;
+    return answer || !whole(device) ? answer : INVALID_ARGUMENT;
 }
 
 int nvmlDeviceGetComputeRunningProcesses_v3(Device *device, unsigned *count, Process *processes) {

@@ -541,11 +541,14 @@ def test_cluster_view_counts_what_is_held_and_by_whom():
     assert view.cycle_ms_p99 >= view.cycle_ms_p50 > 0
 
 
-def test_nodes_say_what_their_backend_cannot_limit():
-    plane = Plane().start()
-    assert plane.control.cluster().nodes[0].notes == ()
+def test_nodes_say_what_their_backend_cannot_limit_and_which_devices_they_are():
+    plane = Plane(devices=2).start()
+    (node,) = plane.control.cluster().nodes
+    assert (node.notes, [device.uuid for device in node.devices]) == ((), ["", ""])
     plane.backend.notes = ("cgroup v1: memory cannot be limited here",)
-    assert plane.control.cluster().nodes[0].notes == plane.backend.notes
+    plane.backend.uuids = {(node.name, 1): "GPU-b"}
+    (node,) = plane.control.cluster().nodes
+    assert (node.notes, [device.uuid for device in node.devices]) == (plane.backend.notes, ["", "GPU-b"])
 
 
 def test_followers_hear_of_each_change_of_a_job_and_one_that_fails_is_dropped(caplog):

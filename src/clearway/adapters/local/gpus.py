@@ -15,6 +15,7 @@ from typing import Final
 
 from clearway.adapters.local.client import group_name
 from clearway.adapters.local.devices import Confinement, Health
+from clearway.adapters.local.keeper.device_limits import DeviceFile
 from clearway.adapters.local.keeper.processes import is_of_group, read_command
 from clearway.adapters.local.nvml import LostReader, Reader, Reading, open_nvml
 from clearway.model.cluster import DeviceGroup, NodeSpec
@@ -39,6 +40,8 @@ FATAL_XIDS: Final = {
 (docs.nvidia.com/deploy/xid-errors). Errors of programs, such as 13, 31, 43, 45, 94, are not among them."""
 SLOTS: Final = "devices.json"
 """File in the state directory: the devices of the node by their numbers, as they were last seen."""
+PASSING: Final = ("pids", "error", "instances")
+"""What is so of a device only now, and not kept there."""
 LOOKS: Final = 2
 """What was seen so often in a row is believed: a GPU that could be used may fail to answer once, and a process of our
 own that is ending is not ours for a moment, when its group is gone already."""
@@ -46,6 +49,8 @@ NOT_FOREIGN: Final = ("nvidia-cuda-mps", "nvidia-persiste")
 """Services of the driver that hold every GPU, by the start of their names."""
 MAJOR: Final = 195
 """Of the driver's device files: the number that Linux keeps for it."""
+MIG_MINORS: Final = Path("/proc/driver/nvidia-caps/mig-minors")
+"""Which device file is needed for which MIG instance (docs.nvidia.com/datacenter/tesla/mig-user-guide)."""
 
 
 def find_gpus(node: NodeSpec, state: Path, *, is_by_uuid: bool = False) -> "NvmlDevices | None":
@@ -55,7 +60,7 @@ def find_gpus(node: NodeSpec, state: Path, *, is_by_uuid: bool = False) -> "Nvml
         reader = LostReader(open_nvml)
     if reader is None:
         return None
-    name = group_name(state)
+    name, files = group_name(state), Path("/proc/devices").read_text(encoding="utf-8")
     return NvmlDevices(
         reader,
         node,
@@ -63,14 +68,24 @@ def find_gpus(node: NodeSpec, state: Path, *, is_by_uuid: bool = False) -> "Nvml
         name_of=read_command,
         is_by_uuid=is_by_uuid,
         memory=state / SLOTS,
-        major=find_major(Path("/proc/devices").read_text(encoding="utf-8")),
+        major=find_major(files, "nvidia", "nvidia-frontend") or MAJOR,
+        capabilities=read_capabilities(MIG_MINORS, find_major(files, "nvidia-caps")),
     )
 
 
-def find_major(devices: str) -> int:
-    """Of the device files of GPUs, by the text of /proc/devices."""
+def find_major(devices: str, *drivers: str) -> int:
+    """Of the device files of a driver by one of these names, by the text of /proc/devices; 0 = there are none."""
     pairs = [line.split() for line in devices.partition("Block devices:")[0].splitlines()]
-    return next((int(pair[0]) for pair in pairs if pair[1:] in (["nvidia"], ["nvidia-frontend"])), MAJOR)
+    return next((int(pair[0]) for pair in pairs if len(pair) == 2 and pair[1] in drivers), 0)
+
+
+def read_capabilities(minors: Path, major: int) -> Mapping[str, DeviceFile]:
+    """The file for each part of a GPU: `gpu0/gi1/access`, by the GPU's own minor number, and `gpu0/gi1/ci0/access`."""
+    try:
+        pairs = [line.split() for line in minors.read_text(encoding="utf-8").splitlines()]
+    except OSError:
+        return {}
+    return {pair[0]: (major, int(pair[1])) for pair in pairs if major and len(pair) == 2 and pair[1].isdigit()}
 
 
 class NvmlDevices:
@@ -78,7 +93,7 @@ class NvmlDevices:
 
     node: its name, CPUs, memory and place; its groups are filled in. is_ours: whether a process belongs to a job of
     ours. name_of: the name of a process. memory: file by which devices keep their numbers; None = nothing is kept.
-    major: of the GPUs' device files.
+    major: of the GPUs' device files. capabilities: see `read_capabilities`.
     """
 
     is_virtual = False
@@ -93,9 +108,11 @@ class NvmlDevices:
         is_by_uuid: bool = False,
         memory: Path | None = None,
         major: int = MAJOR,
+        capabilities: Mapping[str, DeviceFile] | None = None,
     ) -> None:
         self._reader = reader
         self._major = major
+        self._capabilities = capabilities or {}
         self._is_ours = is_ours
         self._name_of = name_of
         self._is_by_uuid = is_by_uuid
@@ -125,14 +142,23 @@ class NvmlDevices:
         return ",".join(str(device.index) for device in chosen)
 
     def confine(self, held: Iterable[tuple[NodeName, int]], /) -> Confinement:
-        """See `DeviceSource.confine`. A GPU stays open for who holds an instance or a share of it."""
+        """See `DeviceSource.confine`. A GPU stays open for who holds an instance or a share of it, and of its instances
+        only those that he holds."""
         if self._obstacle:
             return Confinement()
-        own, minors = {self._devices[index].gpu for _, index in held}, self._reader.minors()
-        return Confinement(
-            tuple((self._major, minor) for minor in sorted(set(minors.values()))),
-            tuple((self._major, minor) for minor in sorted({minors[uuid] for uuid in own if uuid in minors})),
-        )
+        minors = self._reader.minors()
+        every = {(self._major, minor) for minor in minors.values()}.union(*map(self._files, self._devices))
+        own = set[DeviceFile]().union(*(self._files(self._devices[index]) for _, index in held))
+        return Confinement(tuple(sorted(every)), tuple(sorted(own)))
+
+    def _files(self, device: Reading) -> set[DeviceFile]:
+        """The device files by which it is used, as far as they are known."""
+        minor = self._reader.minors().get(device.gpu)
+        if minor is None:
+            return set()
+        parts = [f"gi{number}" if place == 0 else f"ci{number}" for place, number in enumerate(device.instances)]
+        names = ["/".join((f"gpu{minor}", *parts[:count], "access")) for count in range(1, len(parts) + 1)]
+        return {(self._major, minor), *(self._capabilities[name] for name in names if name in self._capabilities)}
 
     def note_obstacle(self, obstacle: str, /) -> tuple[str, ...]:
         """See `DeviceSource.note_obstacle`."""
@@ -251,7 +277,8 @@ def _write_slots(memory: Path, devices: Sequence[Reading]) -> None:
     beside = memory.with_suffix(".new")
     with open(beside, "w", encoding="utf-8") as file:
         os.fchmod(file.fileno(), 0o600)
-        json.dump([asdict(replace(device, pids=(), error="")) for device in devices], file, indent=1)
+        kept = [{name: value for name, value in asdict(device).items() if name not in PASSING} for device in devices]
+        json.dump(kept, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
     beside.rename(memory)

@@ -22,7 +22,7 @@ XIDS_MAX: Final = 1_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """One GPU, or one MIG instance of it. index: of the GPU, in the order of the PCI bus. gpu: UUID of the GPU. watts:
-    its power limit.
+    its power limit. instances: numbers of the GPU instance and of the compute instance in it; () = no MIG, or not told.
 
     pids: of processes that compute on it. error: why it cannot be read, "" = it can.
     """
@@ -34,6 +34,7 @@ class Reading:
     memory_bytes: int = 0
     watts: int = 0
     is_mig: bool = False
+    instances: tuple[int, ...] = ()
     has_nvlink: bool = False
     pids: tuple[int, ...] = ()
     error: str = ""
@@ -139,10 +140,15 @@ class NvmlReader:
                     model=f"{shorten_model(name)}-{profile}",
                     memory_bytes=self._memory(handle),
                     is_mig=True,
+                    instances=self._instances(handle),
                     pids=self._pids(handle),
                 )
             )
         return tuple(found)
+
+    def _instances(self, handle: Any) -> tuple[int, ...]:
+        calls = self._nvml.nvmlDeviceGetGpuInstanceId, self._nvml.nvmlDeviceGetComputeInstanceId
+        return self._optional(lambda: tuple(int(call(handle)) for call in calls), ())
 
     def _memory(self, handle: Any) -> int:
         """Its own, or the machine's, which a GPU on the same chip (GB10, Jetson) shares."""

@@ -12,7 +12,7 @@ import pytest
 from clearway.adapters.local import containers
 from clearway.adapters.local.accounts import Account
 from clearway.adapters.local.docker import NVIDIA
-from clearway.adapters.local.gpus import NvmlDevices, find_major
+from clearway.adapters.local.gpus import NvmlDevices, find_major, read_capabilities
 from clearway.adapters.local.keeper.messages import Launch
 from clearway.adapters.local.launching import Task, make_launch
 from clearway.adapters.local.nvml import LostReader, NvmlReader, shorten_model
@@ -122,6 +122,14 @@ class FakeNvml:
         if index >= len(handle["instances"]):
             raise self.NVMLError_NotFound
         return handle["instances"][index]
+
+    def nvmlDeviceGetGpuInstanceId(self, handle):
+        if "numbers" not in handle:
+            raise self.NVMLError_NotSupported
+        return handle["numbers"][0]
+
+    def nvmlDeviceGetComputeInstanceId(self, handle):
+        return handle["numbers"][1]
 
     def nvmlDeviceGetComputeRunningProcesses(self, handle):
         return [SimpleNamespace(pid=pid) for pid in handle.get("pids", ())]
@@ -359,6 +367,39 @@ def test_gpu_is_open_to_who_holds_an_instance_of_it():
     assert confine(devices, 2) == (((195, 0), (195, 1), (195, 2)), ((195, 2),))
 
 
+MINORS = """\
+config 1
+monitor 2
+gpu0/gi1/access 30
+gpu1/gi1/access 12
+gpu1/gi1/ci0/access 13
+gpu1/gi1/ci1/access 14
+gpu1/gi2/access 21
+gpu1/gi2/ci0/access 22
+"""
+
+
+def test_of_the_instances_of_a_gpu_those_are_open_that_are_held(tmp_path):
+    (tmp_path / "mig-minors").write_text(MINORS)
+    numbers = {"MIG-a": (1, 0), "MIG-b": (1, 1), "MIG-c": (2, 0)}
+    instances = [{"name": "NVIDIA H100 MIG 1c.2g.20gb", "uuid": uuid, "numbers": numbers[uuid]} for uuid in numbers]
+    devices = make_devices(
+        make_with_files((0, {}), (1, {"instances": instances})),
+        capabilities=read_capabilities(tmp_path / "mig-minors", 237),
+    )
+    every = ((195, 0), (195, 1), *((237, minor) for minor in (12, 13, 14, 21, 22)))
+    assert confine(devices, 0) == (every, ((195, 0),))
+    assert confine(devices, 1) == (every, ((195, 1), (237, 12), (237, 13)))
+    assert confine(devices, 2, 3) == (every, ((195, 1), (237, 12), (237, 14), (237, 21), (237, 22)))
+
+
+@pytest.mark.parametrize(("text", "major"), [(MINORS, 0), ("", 237), ("gpu0/gi1/access\ngpu0/gi1/access x\n", 237)])
+def test_where_it_is_not_told_which_file_is_for_which_instance_none_is_closed(tmp_path, text, major):
+    (tmp_path / "mig-minors").write_text(text)
+    assert read_capabilities(tmp_path / "mig-minors", major) == {}
+    assert read_capabilities(tmp_path / "nothing", major) == {}
+
+
 def test_gpu_that_is_lost_stays_closed_and_one_in_its_place_is_open_to_who_holds_it(tmp_path):
     nvml = make_with_files((0, {}), (1, {}))
     make_devices(nvml, memory=tmp_path / "devices.json")
@@ -445,11 +486,11 @@ def test_docker_shows_the_gpus_that_the_job_may_open_and_no_more(monkeypatch, he
     [
         ("Character devices:\n  1 mem\n195 nvidia-frontend\n\nBlock devices:\n  8 sd\n", 195),
         ("Character devices:\n240 nvidia\n241 nvidia-caps\n\nBlock devices:\n  8 sd\n", 240),
-        ("Character devices:\n  1 mem\n\nBlock devices:\n 99 nvidia\n", 195),
+        ("Character devices:\n  1 mem\n\nBlock devices:\n 99 nvidia\n", 0),
     ],
 )
 def test_major_number_is_what_the_kernel_lists(text, major):
-    assert find_major(text) == major
+    assert find_major(text, "nvidia", "nvidia-frontend") == major
 
 
 # --- over restarts ----------------------------------------------------------------------------------------------------
