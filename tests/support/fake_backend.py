@@ -109,7 +109,7 @@ class FakeBackend:
         held = {holding.job: holding for holding in holdings}
         for job in sorted(self.runs):
             run, holding = self.runs[job], held.get(job)
-            if holding is None or run.generation < (holding.generation_before or holding.generation):
+            if holding is None or holding.lost or run.generation < (holding.generation_before or holding.generation):
                 self.orphans.append((job, run.generation))
                 self._release(run)
                 del self.runs[job]
@@ -118,7 +118,8 @@ class FakeBackend:
         reports += [event for event in events if _is_news(event, held)]
         told = {event.job for event in reports if isinstance(event, JobFinished | JobStopped | JobSuspended)}
         for holding in holdings:
-            if holding.is_started and holding.job not in self.runs and holding.job not in told:
+            is_here = holding.job in self.runs or holding.lost
+            if holding.is_started and not is_here and holding.job not in told:
                 lost = JobStopped(now_ms, holding.job, holding.generation, StopCause.NODE_FAILED, 0, "not found")
                 reports.append(lost)
         self._told = list(reports)

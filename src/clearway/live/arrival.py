@@ -33,8 +33,9 @@ from clearway.model.events import (
     QueueSet,
     TenantSet,
 )
-from clearway.model.ids import DEFAULT_QUEUE, JobId, NodeName
+from clearway.model.ids import DEFAULT_QUEUE
 from clearway.model.jobs import StopCause
+from clearway.ports.backend import Holding
 
 MEMORY_PERCENT: Final = 2
 """A machine's memory as its kernel counts it differs by this much from boot to boot: nothing that need be told."""
@@ -134,32 +135,30 @@ def is_changed(known: NodeSpec, found: NodeSpec) -> bool:
     return not is_near or (known.cpu_milli, known.labels) != (found.cpu_milli, found.labels)
 
 
-def lost_jobs(
-    now_ms: int, books: Books, places: Places, gone: Iterable[NodeName], reports: Sequence[Event]
-) -> Iterator[Event]:
-    """Jobs that lay on nodes that are gone, and of which no report says what became of them."""
-    names = set(gone)
-    told: set[JobId] = {event.job for event in reports if isinstance(event, JobFinished | JobStopped)}
-    if not names:
-        return
-    for holding in books.holdings():
-        if holding.job in told or holding.is_suspended:
-            continue
-        nodes = [node for node, _ in places.locate(holding.allocation)]
-        lost = next((node for node in nodes if node in names), None)
-        if lost is not None:
-            saved_ms = books.jobs[holding.job].view.saved_ms
-            yield JobStopped(
-                now_ms, holding.job, holding.generation, StopCause.NODE_FAILED, saved_ms, f"{lost}: {GONE}"
-            )
-
-
-def stopped_jobs(now_ms: int, books: Books, places: Places, found: Iterable[Event]) -> Iterator[JobStopped]:
-    """Jobs that lay on devices that are missing by what was found."""
+def find_holdings(now_ms: int, books: Books, places: Places, found: Iterable[Event]) -> Iterator[Holding]:
+    """What the journal says is held, with how those have to end that lie on what is missing by what was found."""
+    found = tuple(found)
+    gone = {event.node for event in found if isinstance(event, NodeDown)}
     missing = {(event.node, event.device) for event in found if isinstance(event, DeviceDown)}
-    for holding in books.holdings() if missing else ():
-        place = {(node, device) for node, devices in places.locate(holding.allocation) for device in devices}
-        if place & missing and not holding.is_suspended:
-            node, device = min(place & missing)
-            saved_ms, reason = books.jobs[holding.job].view.saved_ms, f"device {device} of {node}: {MISSING}"
-            yield JobStopped(now_ms, holding.job, holding.generation, StopCause.DEVICE_FAILED, saved_ms, reason)
+    for holding in books.holdings():
+        place = places.locate(holding.allocation) if (gone or missing) and not holding.is_suspended else ()
+        nodes = [node for node, _ in place if node in gone]
+        devices = {(node, device) for node, devices in place for device in devices} & missing
+        if nodes:
+            cause, reason = StopCause.NODE_FAILED, f"{nodes[0]}: {GONE}"
+        elif devices:
+            node, device = min(devices)
+            cause, reason = StopCause.DEVICE_FAILED, f"device {device} of {node}: {MISSING}"
+        else:
+            yield holding
+            continue
+        saved_ms = books.jobs[holding.job].view.saved_ms
+        yield replace(holding, lost=JobStopped(now_ms, holding.job, holding.generation, cause, saved_ms, reason))
+
+
+def lost_jobs(holdings: Iterable[Holding], reports: Iterable[Event]) -> Iterator[JobStopped]:
+    """The ends of those that are lost, but for those of which a report says what became of them."""
+    told = {event.job for event in reports if isinstance(event, JobFinished | JobStopped)}
+    for holding in holdings:
+        if holding.lost is not None and holding.job not in told:
+            yield holding.lost

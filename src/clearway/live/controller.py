@@ -24,7 +24,7 @@ from clearway.engine.policy import Policy
 from clearway.forecast.runtime import RuntimeHistory
 from clearway.kernel import Kernel
 from clearway.kernel.decisions import DecisionDigest, render_decision
-from clearway.live.arrival import LinkSpeeds, hardware_events, lost_jobs, node_events, site_events, stopped_jobs
+from clearway.live.arrival import LinkSpeeds, find_holdings, hardware_events, lost_jobs, node_events, site_events
 from clearway.live.books import Draft, Place
 from clearway.live.clock import Clock
 from clearway.live.memory import Decided, Memory
@@ -48,7 +48,6 @@ from clearway.model.events import (
     JobHeld,
     JobReleased,
     JobRequeued,
-    NodeDown,
     TimerFired,
 )
 from clearway.model.ids import JobId, NodeName
@@ -136,12 +135,9 @@ class Controller:
         state, nodes = memory.kernel.state, self._backend.nodes()
         found = list(node_events(now_ms, state.inventory, nodes, memory.views.drain_reasons))
         world = World(launch=self._launch, locate=self._locate, wake=self._inbox.wake)
-        lost = list(stopped_jobs(now_ms, memory.books, memory.places, found))
-        over = {event.job for event in lost}
-        held = [holding for holding in memory.books.holdings() if holding.job not in over]
-        reports = [*lost, *self._backend.connect(now_ms, held, world)]
-        gone = [event.node for event in found if isinstance(event, NodeDown)]
-        reports += lost_jobs(now_ms, memory.books, memory.places, gone, reports)
+        held = list(find_holdings(now_ms, memory.books, memory.places, found))
+        reports = list(self._backend.connect(now_ms, held, world))
+        reports += lost_jobs(held, reports)
         told = memory.take_reports(reports, now_ms, new=[node.name for node in nodes])
         started = ControlStarted(now_ms, memory.kernel.policy.name)
         site = (*site_events(now_ms, state, *self._site), *hardware_events(now_ms, state, *self._hardware))

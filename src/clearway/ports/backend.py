@@ -30,7 +30,7 @@ from typing import Protocol, runtime_checkable
 
 from clearway.model.allocation import Allocation
 from clearway.model.cluster import NodeSpec
-from clearway.model.events import Event
+from clearway.model.events import Event, JobStopped
 from clearway.model.ids import JobId, NodeName, TenantName
 from clearway.model.jobs import JobSpec
 from clearway.model.plan import Cap, Migrate, Resize, Start, Stop, Suspend
@@ -59,7 +59,8 @@ class Holding:
     says that it runs: if nothing of it is found, it was lost. Otherwise its start may never have been performed, and
     will be again. is_suspended: it was frozen and holds no devices. generation_before: of a job that was told to resize
     or migrate, or to go on where it was frozen, and has not confirmed it, the generation that it had: it may be found
-    under either. 0 = none.
+    under either. 0 = none. lost: how it has to end, since a node or a device that it lies on is not among `nodes`;
+    None = all are there.
     """
 
     job: JobId
@@ -68,6 +69,7 @@ class Holding:
     is_started: bool
     is_suspended: bool = False
     generation_before: int = 0
+    lost: JobStopped | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +101,9 @@ class LastingBackend(Backend, Protocol):
 
     def connect(self, now_ms: int, holdings: Sequence[Holding], world: World) -> Sequence[Event]:
         """Find again what runs. Reports what became of each of `holdings` while nobody looked; no event = it is as the
-        journal says. What runs and is in none of them, or under an older generation, is ended.
+        journal says. What runs and is in none of them, or under an older generation, is ended; so is what is `lost`,
+        before this returns, for the machine may be there under another name: the driver takes `lost` for the end of
+        those of which no report tells another.
 
         Before these reports are applied, every node of `nodes` and each of its devices counts as up, whatever the
         journal says: what is down now is among the reports, as are the jobs that it stopped."""

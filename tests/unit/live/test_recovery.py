@@ -8,6 +8,7 @@ from clearway.engine.policy import Elasticity, Preemption, PreemptMode
 from clearway.model.cluster import LinkSpec
 from clearway.model.errors import InputError
 from clearway.model.events import Batch, ControlStarted, LinksSet, NodeDown
+from clearway.model.ids import NodeName
 from clearway.model.jobs import Elastic
 from clearway.model.plan import Cap, Resize, Start
 from clearway.policies.named import named_policy
@@ -149,6 +150,17 @@ def test_machine_with_fewer_devices_starts_says_which_are_missing_and_runs_their
     plane.backend.become(make_cluster(1, 4).nodes)
     plane.start()
     assert not plane.control.cluster().nodes[0].is_degraded
+
+
+def test_what_runs_on_a_node_that_is_gone_is_ended_for_the_machine_may_be_there_under_another_name():
+    plane = Plane(devices=2).start()
+    plane.submit(make_spec(devices=2), scripts=["run_ms=9000"])
+    plane.run(until_ms=1_000)
+    plane.backend.become((replace(make_cluster(1, 1).nodes[0], name=NodeName("renamed")),))
+    plane.start()
+    assert plane.backend.orphans == [(1, 1)]
+    assert plane.state(1) is JobState.PENDING
+    assert "n0: the node was not found when the control plane started" in plane.store.rows[1].message
 
 
 def test_machine_with_more_devices_has_them_used_while_its_jobs_run_on():

@@ -14,8 +14,7 @@ Implements `clearway.ports.backend.LastingBackend`. On top of its rules:
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -28,6 +27,7 @@ from clearway.adapters.local.devices import DeviceSource, Health
 from clearway.adapters.local.docker import Docker, DockerSilentError
 from clearway.adapters.local.keeper.messages import Message, Report
 from clearway.adapters.local.launching import Task, choose_port, make_launch
+from clearway.adapters.local.notes import Device, Failure, JobNote
 from clearway.adapters.local.pulse import SILENT, Pulse
 from clearway.adapters.local.words import make_end, make_fail, make_stop, not_after
 from clearway.model.allocation import Allocation
@@ -66,36 +66,6 @@ OLD_KEEPER: Final = "the keeper is of an older version; it ends where no job and
 """Of one whose answer does not say whether devices can be denied."""
 FAIL_WAIT_NS: Final = 15_000_000_000
 """Longest wait for the end of jobs on what is down when a driver connects: more than until they are called stuck."""
-Device = tuple[NodeName, int]
-
-
-@dataclass(slots=True)
-class _Job:
-    """What is known of a job that the keeper has. devices: all that it may hold. start, stop: what the keeper was told,
-    as long as it may have to be told again. before: of a job that moves, the generation that it had; 0 = it does not.
-    waiting: what has begun it, while Docker's daemon has not said what it is. All else then waits behind it.
-    """
-
-    generation: int
-    devices: frozenset[Device] = frozenset()
-    nodes: frozenset[NodeName] = frozenset()
-    is_prepared: bool = False
-    is_started: bool = False
-    is_suspended: bool = False
-    before: int = 0
-    saved_at_ms: int = 0
-    start: Message | None = None
-    stop: Message | None = None
-    waiting: Start | Resize | Migrate | None = None
-
-
-@dataclass(slots=True)
-class _Failure:
-    """Nodes and devices that failed together, told when `jobs` have left them. told: their ends, so far."""
-
-    events: list[Event]
-    jobs: set[JobId]
-    told: dict[JobId, Event] = field(default_factory=dict)
 
 
 class LocalBackend:
@@ -109,12 +79,12 @@ class LocalBackend:
         self._jobs_folder = config.jobs_folder.absolute()
         self._client: KeeperClient | None = None
         self._world: World | None = None
-        self._jobs: dict[JobId, _Job] = {}
+        self._jobs: dict[JobId, JobNote] = {}
         self._generations: dict[JobId, int] = {}
         self._reopen_ms = 0
         self._due: list[Event] = []
         self._told: list[list[int]] = []
-        self._failures: list[_Failure] = []
+        self._failures: list[Failure] = []
         self._down = Health()
         self._seen = Health()
         self._stuck: dict[Device, JobId] = {}
@@ -150,7 +120,7 @@ class LocalBackend:
         for holding in holdings:
             note = self._note(holding.job, holding.generation, holding.allocation)
             note.is_started, note.is_suspended = holding.is_started, holding.is_suspended
-            note.before = holding.generation_before
+            note.before, note.lost = holding.generation_before, holding.lost
         self._open(now_ms, world)
         self._seen = self._devices.look()
         self._notice_failures(now_ms)
@@ -219,9 +189,19 @@ class LocalBackend:
                 self._tell_again(now_ms, job, note)
             elif note.before and note.start is not None:
                 client.send(note.start)
+        self._end_lost({report.job for report in reports})
         for note in self._jobs.values():
             if note.stop is not None and note.waiting is None:
                 client.send(note.stop)
+
+    def _end_lost(self, running: Container[int]) -> None:
+        """Have those end that lie on what is not there any more; nothing is told before their processes are gone."""
+        jobs = {job: note for job, note in self._jobs.items() if note.lost is not None and job in running}
+        for job, note in jobs.items():
+            assert note.lost is not None
+            note.stop = make_fail(job, note.generation, note.lost.cause, note.lost.reason)
+        if jobs:
+            self._failures.append(Failure([], set(jobs)))
 
     def _shake_hands(self, world: World) -> tuple[KeeperClient, Message | None]:
         """A connection, and what the keeper answers; None = it is there and does not. One that is just ending hangs up,
@@ -241,14 +221,14 @@ class LocalBackend:
                     raise
         raise AssertionError("unreachable")
 
-    def _tell_again(self, now_ms: int, job: JobId, note: _Job) -> None:
+    def _tell_again(self, now_ms: int, job: JobId, note: JobNote) -> None:
         """The keeper does not know this generation: it did not hear of it, or nothing of it is left."""
         if note.start is not None:
             self._send(note.start)
         elif note.is_started and not note.is_suspended:
             del self._jobs[job]
             reason = "no trace of its processes was found"
-            self._due.append(JobStopped(now_ms, job, note.generation, StopCause.NODE_FAILED, 0, reason))
+            self._tell_end(job, JobStopped(now_ms, job, note.generation, StopCause.NODE_FAILED, 0, reason))
 
     def _receive(self, now_ms: int) -> None:
         if self._client is None:
@@ -276,7 +256,8 @@ class LocalBackend:
             self._due += [NodeDown(now_ms, name, SILENT) for name in names]
         else:
             _LOG.warning("the keeper answers again")
-            self._due += [NodeUp(now_ms, name) for name in names]
+            up = [NodeUp(now_ms, name) for name in names]
+            (self._failures[-1].events if self._failures else self._due).extend(up)
 
     def _reopen(self, now_ms: int) -> None:
         """The keeper is gone: have another. Where that cannot be now (a full disk), jobs run on, what is performed is
@@ -303,10 +284,10 @@ class LocalBackend:
 
     # --- commands ----------------------------------------------------------------------------------------------------
 
-    def _note(self, job: JobId, generation: int, allocation: Allocation) -> _Job:
+    def _note(self, job: JobId, generation: int, allocation: Allocation) -> JobNote:
         assert self._world is not None, "connect comes first"
         place = self._world.locate(allocation)
-        note = _Job(
+        note = JobNote(
             generation,
             devices=frozenset((node, index) for node, indices in place for index in indices),
             nodes=frozenset(node for node, _ in place),
@@ -328,7 +309,7 @@ class LocalBackend:
         if not self._fail_at_once(now_ms, command.job, note):
             self._launch(now_ms, command, is_move=False)
 
-    def _fail_at_once(self, now_ms: int, job: JobId, note: _Job) -> bool:
+    def _fail_at_once(self, now_ms: int, job: JobId, note: JobNote) -> bool:
         """A start on what has failed, and is about to be told as such, ends with it."""
         nodes = [reason for node, reason in self._down.nodes.items() if node in note.nodes]
         devices = [reason for device, reason in self._down.devices.items() if device in note.devices]
@@ -393,7 +374,7 @@ class LocalBackend:
         self._tell_end(job, JobStopped(now_ms, job, note.generation, StopCause.UNSTARTABLE, 0, reason))
         self._wake()
 
-    def _tell(self, note: _Job, stop: Message) -> None:
+    def _tell(self, note: JobNote, stop: Message) -> None:
         """Have the keeper end or freeze a job, when it has heard of its start."""
         note.stop = stop
         if note.waiting is None:
@@ -477,12 +458,14 @@ class LocalBackend:
             self._due.append(CheckpointSaved(not_after(report.saved_at_ms, now_ms), job, report.saved_ms))
         if report.phase == "suspended" and not note.is_suspended:
             note.is_suspended = True
+            for failure in self._failures:  # frozen, it holds nothing, and its end is not told
+                failure.jobs.discard(job)
             self._due.append(JobSuspended(not_after(report.suspended_ms, now_ms), job, report.generation))
         if report.phase == "ended":
             del self._jobs[job]
             self._tell_end(job, make_end(now_ms, report))
 
-    def _take_before(self, note: _Job, report: Report) -> None:
+    def _take_before(self, note: JobNote, report: Report) -> None:
         """A report of the generation that a job had before a move. Its end ends the new one; and where the keeper never
         heard of the move, the job is back under its old number until the driver asks again."""
         if report.phase == "ended":
@@ -541,7 +524,7 @@ class LocalBackend:
                 if not self._is_held_down(device)
             ]
             if events:
-                self._failures.append(_Failure(events, self._fail_jobs(seen, before)))
+                self._failures.append(Failure(events, self._fail_jobs(seen, before)))
         if seen.foreign or self._avoided:
             self._avoid_foreign(now_ms, seen)
 
@@ -593,6 +576,6 @@ class LocalBackend:
             self._due += [event for _, event in sorted(failure.told.items())]
 
 
-def _is_unheard(note: _Job | None, generation: int) -> bool:
+def _is_unheard(note: JobNote | None, generation: int) -> bool:
     """Whether a job of the journal has not begun: then its start is performed for the first time, or again."""
     return note is not None and note.generation == generation and not note.is_started and note.start is None
