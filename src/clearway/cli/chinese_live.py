@@ -80,6 +80,9 @@ LIVE: Final[Mapping[str, str]] = {
     "Job {job} will never start: {reason}; clearway cancel {job} removes it": (
         "作业 {job} 永远不会启动：{reason}；可用 clearway cancel {job} 删除"
     ),
+    "Job {job} goes on; `clearway logs -f {job}` shows what it writes, `clearway cancel {job}` ends it": (
+        "作业 {job} 继续运行；`clearway logs -f {job}` 显示其输出，`clearway cancel {job}` 结束它"
+    ),
     "Job {job} ended as {state}": "作业 {job} 以 {state} 结束",
     "Job {job} ended as {state}: {message}": "作业 {job} 以 {state} 结束：{message}",
     # jobs

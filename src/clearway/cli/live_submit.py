@@ -144,9 +144,14 @@ def _say_submitted(session: Session, firsts: Any, *, is_test: bool) -> None:
 def wait_for(session: Session, client: "Client", jobs: list[Any], *, follow: bool) -> int:
     """Until all have ended; the exit code of the first that ended badly. follow: show the first job's output."""
     if follow:
-        for part in client.follow_log(jobs[0]):
-            sys.stdout.buffer.write(part)
-            sys.stdout.buffer.flush()
+        try:
+            for part in client.follow_log(jobs[0]):
+                sys.stdout.buffer.write(part)
+                sys.stdout.buffer.flush()
+        except (OSError, KeyboardInterrupt):
+            text = "Job {job} goes on; `clearway logs -f {job}` shows what it writes, `clearway cancel {job}` ends it"
+            session.note(text, job=jobs[0])
+            raise
     return tell_ends(session, client.wait(jobs, poll_s=POLL_S))
 
 
