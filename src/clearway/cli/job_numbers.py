@@ -14,12 +14,9 @@ if TYPE_CHECKING:
 _NUMBER: Final = re.compile(r"([1-9][0-9]{0,17})(?:_(?:([0-9]{1,9})|\[([0-9,:-]+)\]))?$")
 
 
-def resolve_jobs(client: "Client", names: Iterable[str]) -> list[JobId]:
-    """The numbers that are meant, in order. A number of an array stands for all its members. Raises InputError."""
-    numbers: list[JobId] = []
-    for name in names:
-        numbers.extend(job.id for job in find_jobs(client, name))
-    return list(dict.fromkeys(numbers))
+def resolve_jobs(client: "Client", names: Iterable[str]) -> "list[JobView]":
+    """The jobs that are meant, in order. A number of an array stands for all its members. Raises InputError."""
+    return list({job.id: job for name in names for job in find_jobs(client, name)}.values())
 
 
 def find_jobs(client: "Client", name: str) -> "list[JobView]":

@@ -49,3 +49,62 @@ def test_clearway_cancels_nothing_where_a_task_is_missing(desk, array):
     assert ended.exit_code == 2
     assert "1_[11-12]" in ended.output
     assert numbers_in(array, JobState.CANCELLED) == []
+
+
+@pytest.fixture
+def shared(desk):
+    """Jobs 31 and 33 are ada's, 32 is her colleague's."""
+    for number, user in ((31, "ada"), (32, "bob"), (33, "ada")):
+        desk.control.put(make_view(number, name="sleep", user=user, tenant="vision"))
+    return desk.control
+
+
+@pytest.mark.parametrize("words", [("-p", "production"), ("-n", "sleep"), ("-t", "PD"), ("-A", "vision")])
+def test_a_filter_chooses_ones_own(desk, shared, words):
+    typed = desk.slurm("scancel", *words)
+    assert (typed.code, typed.err) == (0, "")
+    assert numbers_in(shared, JobState.CANCELLED) == [31, 33]
+
+
+@pytest.mark.parametrize("user", ["lead", "op"])
+def test_a_filter_of_who_answers_for_others_chooses_all(desk, shared, user):
+    desk.become(user)
+    assert desk.slurm("scancel", "-p", "production").code == 0
+    assert numbers_in(shared, JobState.CANCELLED) == [31, 32, 33]
+
+
+@pytest.mark.parametrize("words", [("31", "32"), ("-u", "ada,bob")])
+def test_jobs_of_others_that_are_named_are_denied_and_ones_own_cancelled(desk, shared, words):
+    typed = desk.slurm("scancel", *words)
+    assert typed.code == 1
+    assert typed.err == "scancel: error: Kill job error on job id 32: Access/permission denied\n"
+    assert 31 in numbers_in(shared, JobState.CANCELLED)
+    assert 32 not in numbers_in(shared, JobState.CANCELLED)
+
+
+def test_ones_own_are_held_and_others_denied(desk, shared):
+    typed = desk.slurm("scontrol", "hold", "31,32")
+    assert typed.code == 1
+    assert typed.err.startswith("Access/permission denied for job 32\n")
+    assert [job.id for job in shared.jobs.values() if job.reason == "JobHeldUser"] == [31]
+
+
+def test_clearway_cancels_ones_own_of_a_name(desk, shared):
+    ended = desk.clearway("cancel", "--name", "sleep")
+    assert (ended.exit_code, ended.output) == (0, "Cancelled 2 of 2 job(s)\n")
+
+
+def test_clearway_cancels_ones_own_and_names_the_others(desk, shared):
+    ended = desk.clearway("cancel", "31", "32")
+    assert ended.exit_code == 77
+    assert ended.stdout == "Cancelled 1 of 2 job(s)\n"
+    assert "Job 32 is another user's" in ended.stderr
+    assert numbers_in(shared, JobState.CANCELLED) == [31]
+
+
+def test_who_may_change_nothing_is_told_so(desk, shared):
+    desk.become("view")
+    typed = desk.slurm("scancel", "31", "32")
+    assert typed.code == 1
+    assert "ask an operator" in typed.err
+    assert numbers_in(shared, JobState.CANCELLED) == []

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from clearway.bootstrap.places import now_ms
+from clearway.cli.own_jobs import change_own
 from clearway.cli.slurm.arguments import Given, Options, UsageError, read_options, split_list
 from clearway.cli.slurm.common import DATA_FLAGS, find_all, is_job_name, wants_data, write_data
 from clearway.cli.slurm.scontrol_text import UID_UNKNOWN, render_job, render_node, render_partition
@@ -162,10 +163,9 @@ def _act(client: "Client", verb: str, words: Sequence[str]) -> int:
         "release": client.release,
         "requeue": client.requeue,
     }
-    active = [job.id for job in jobs if not job.state.is_final]
-    if active:
-        actions[verb](active)
+    _, denied = change_own(client, actions[verb], [job for job in jobs if not job.state.is_final])
     refused = [("Job has already finished", job_name_of(job)) for job in jobs if job.state.is_final]
+    refused += [("Access/permission denied", job_name_of(job)) for job in denied]
     refused += [("Invalid job id specified", name) for name in missing]
     for reason, name in refused:
         sys.stderr.write(f"{reason} for job {name}\n")
