@@ -49,6 +49,7 @@ LIVE: Final[Mapping[str, str]] = {
     "Stored data is damaged": "存储的数据已损坏",
     "Not allowed": "没有权限",
     "Not understood": "无法理解",
+    "Not written": "无法写出",
     "Not available": "不可用",
     # panels
     "Run a control plane": "运行控制平面",

@@ -36,15 +36,7 @@ def run_slurm_command(name: str, arguments: Sequence[str]) -> int:
     """Run it; the exit code. Errors go to standard error as `name: error: ...`."""
     ready_output()
     try:
-        if _asks_for_help(name, arguments):
-            sys.stdout.write(HELP.format(name=name, summary=COMMANDS[name]))
-            return 0
-        if arguments[:1] in (["--version"], ["-V"]):
-            sys.stdout.write(f"clearway {__version__}\n")
-            return 0
-        module = import_module(f"clearway.cli.slurm.{name}")
-        run: Callable[[Sequence[str]], int] = module.run
-        code = run(arguments)
+        code = _run(name, arguments)
         sys.stdout.flush()
         return code
     except (UsageError, ClearwayError) as error:
@@ -60,6 +52,18 @@ def run_slurm_command(name: str, arguments: Sequence[str]) -> int:
         return EXIT_USAGE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+
+
+def _run(name: str, arguments: Sequence[str]) -> int:
+    if _asks_for_help(name, arguments):
+        sys.stdout.write(HELP.format(name=name, summary=COMMANDS[name]))
+        return 0
+    if arguments[:1] in (["--version"], ["-V"]):
+        sys.stdout.write(f"clearway {__version__}\n")
+        return 0
+    module = import_module(f"clearway.cli.slurm.{name}")
+    run: Callable[[Sequence[str]], int] = module.run
+    return run(arguments)
 
 
 def _asks_for_help(name: str, arguments: Sequence[str]) -> bool:

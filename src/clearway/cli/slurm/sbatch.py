@@ -77,15 +77,23 @@ def run(arguments: Sequence[str]) -> int:
         if answer.is_test:
             sys.stderr.write(f"sbatch: the script is good; it would become {len(answer.jobs)} job(s)\n")
             return 0
-        number = (answer.firsts or answer.jobs)[0]
-        if "parsable" in line.own:
-            sys.stdout.write(f"{number}\n")
-        elif "quiet" not in line.own:
-            sys.stdout.write(f"Submitted batch job {number}\n")
-        sys.stdout.flush()
+        _tell((answer.firsts or answer.jobs)[0], line.own)
         if "wait" in line.own:
             return _wait(client, answer.jobs)
     return 0
+
+
+def _tell(number: "JobId", own: Mapping[str, str]) -> None:
+    """On standard output; where that takes nothing, on standard error: the job is there all the same."""
+    try:
+        if "parsable" in own:
+            sys.stdout.write(f"{number}\n")
+        elif "quiet" not in own:
+            sys.stdout.write(f"Submitted batch job {number}\n")
+        sys.stdout.flush()
+    except OSError:
+        sys.stderr.write(f"sbatch: error: Submitted batch job {number}, whose number could not be written\n")
+        raise
 
 
 def _wait(client: "Client", jobs: "Sequence[JobId]") -> int:
