@@ -117,6 +117,7 @@ LIVE: Final[Mapping[str, str]] = {
     "Released {count} of {all} job(s)": "已释放 {all} 个作业中的 {count} 个",
     "Requeued {count} of {all} job(s)": "已重新排队 {all} 个作业中的 {count} 个",
     "Job {job} is another user's; its user or an administrator may do this": "作业 {job} 属于其他用户；其用户或管理员才能这样做",
+    "Job {job} runs; it is held when it next waits": "作业 {job} 正在运行；下次等待时将被搁置",
     "No jobs": "没有作业",
     # cluster
     "Watch devices, running and waiting jobs.": "观看设备、运行与等待的作业。",

@@ -11,7 +11,7 @@ from clearway.cli.errors import EXIT_NOT_ALLOWED
 from clearway.cli.job_numbers import find_jobs, one_job, resolve_jobs
 from clearway.cli.options import JsonOption
 from clearway.cli.outputs import is_json_only, write_json
-from clearway.cli.own_jobs import change_own, own_user
+from clearway.cli.own_jobs import change_own, held_later, own_user, requeue_held
 from clearway.cli.session import Session, session_of
 
 if TYPE_CHECKING:
@@ -227,9 +227,12 @@ def cancel(
 
 def hold(context: typer.Context, names: JobsArgument, json_target: JsonOption = None) -> None:
     """Keep waiting jobs from starting."""
+    session = session_of(context)
     with connect() as client:
         found = resolve_jobs(client, names)
-        _change(session_of(context), client, client.hold, found, "Held {count} of {all} job(s)", json_target)
+        done = _change(session, client, client.hold, found, "Held {count} of {all} job(s)", json_target)
+    for job in held_later(found, done):
+        session.note("Job {job} runs; it is held when it next waits", job=job.id)
 
 
 def release(context: typer.Context, names: JobsArgument, json_target: JsonOption = None) -> None:
@@ -239,11 +242,17 @@ def release(context: typer.Context, names: JobsArgument, json_target: JsonOption
         _change(session_of(context), client, client.release, found, "Released {count} of {all} job(s)", json_target)
 
 
-def requeue(context: typer.Context, names: JobsArgument, json_target: JsonOption = None) -> None:
+def requeue(
+    context: typer.Context,
+    names: JobsArgument,
+    is_held: Annotated[bool, typer.Option("--hold", "-H", help="Do not start it before it is released.")] = False,
+    json_target: JsonOption = None,
+) -> None:
     """Have running jobs leave their devices and wait again."""
     with connect() as client:
         found = resolve_jobs(client, names)
-        _change(session_of(context), client, client.requeue, found, "Requeued {count} of {all} job(s)", json_target)
+        change = requeue_held(client, found) if is_held else client.requeue
+        _change(session_of(context), client, change, found, "Requeued {count} of {all} job(s)", json_target)
 
 
 def _change(
@@ -253,8 +262,8 @@ def _change(
     jobs: "Sequence[JobView]",
     text: str,
     json_target: str | None,
-) -> None:
-    """Do it, and say of how many. Ends with EXIT_NOT_ALLOWED where some are other users'."""
+) -> "tuple[JobId, ...]":
+    """Do it, and say of how many; the answer is of which. Ends with EXIT_NOT_ALLOWED where some are other users'."""
     done, denied = change_own(client, change, jobs)
     if not is_json_only(json_target):
         session.screen.print(session.say(text, count=len(done), all=len(jobs)), markup=False)
@@ -264,6 +273,7 @@ def _change(
         session.note("Job {job} is another user's; its user or an administrator may do this", job=job.id)
     if denied:
         raise typer.Exit(EXIT_NOT_ALLOWED)
+    return done
 
 
 def wait(context: typer.Context, names: JobsArgument, json_target: JsonOption = None) -> None:

@@ -37,3 +37,22 @@ def change_own(
         if user is None or len(own) == len(jobs):
             raise
         return (change(own) if own else ()), [job for job in jobs if job.user != user]
+
+
+def requeue_held(client: "Client", jobs: "Sequence[JobView]") -> "Change":
+    """A change that has jobs out of `jobs` wait again and held: held first, or they would start anew in between. Nothing is
+    held where one of them must not run again."""
+
+    def change(numbers: "Sequence[JobId]") -> "tuple[JobId, ...]":
+        if all(job.requeue for job in jobs):
+            client.hold(numbers)
+        return client.requeue(numbers)
+
+    return change
+
+
+def held_later(jobs: "Sequence[JobView]", held: "Sequence[JobId]") -> "list[JobView]":
+    """Those of `jobs` that were told to be held while they run."""
+    from clearway.cli.slurm.values import is_waiting
+
+    return [job for job in jobs if job.id in held and not is_waiting(job)]

@@ -1,5 +1,7 @@
 """Commands about several jobs do what they can, and say of the rest why not."""
 
+from concurrent.futures import Future
+
 import pytest
 
 from clearway.ports.views import JobState
@@ -108,3 +110,50 @@ def test_who_may_change_nothing_is_told_so(desk, shared):
     assert typed.code == 1
     assert "ask an operator" in typed.err
     assert numbers_in(shared, JobState.CANCELLED) == []
+
+
+@pytest.fixture
+def running(desk):
+    """Job 41 runs, 42 waits. What they are asked, in order."""
+    desk.control.put(make_view(41, user="ada", tenant="vision", state=JobState.RUNNING))
+    desk.control.put(make_view(42, user="ada", tenant="vision"))
+    asked = []
+    for name in ("hold", "requeue"):
+        real = getattr(desk.control, name)
+
+        def ask(jobs, *, actor, name=name, real=real):
+            asked.append((name, jobs))
+            real(jobs, actor=actor)
+            return answer_at_once(jobs)
+
+        setattr(desk.control, name, ask)
+    return asked
+
+
+def answer_at_once(jobs):
+    future = Future()
+    future.set_result(jobs)
+    return future
+
+
+@pytest.mark.parametrize("words", [("scontrol", "requeuehold", "41"), ("requeue", "--hold", "41")])
+def test_job_is_held_before_it_waits_again(desk, running, words):
+    if words[0] == "scontrol":
+        assert desk.slurm(*words).code == 0
+    else:
+        assert desk.clearway(*words).exit_code == 0
+    assert running == [("hold", (41,)), ("requeue", (41,))]
+
+
+def test_nothing_is_held_that_must_not_run_again(desk, running):
+    desk.control.put(make_view(41, user="ada", tenant="vision", state=JobState.RUNNING, requeue=False))
+    desk.slurm("scontrol", "requeuehold", "41,42")
+    assert running == [("requeue", (41, 42))]
+
+
+def test_hold_of_a_job_that_runs_says_when_it_holds(desk, running):
+    typed = desk.slurm("scontrol", "hold", "41,42")
+    assert (typed.code, typed.err) == (0, "Job 41 runs; it is held when it next waits\n")
+    ended = desk.clearway("hold", "41", "42")
+    assert (ended.stdout, ended.exit_code) == ("Held 2 of 2 job(s)\n", 0)
+    assert ended.stderr == "Job 41 runs; it is held when it next waits\n"
