@@ -113,6 +113,27 @@ def test_srun_shows_the_output_and_ends_alike(plane):
     assert ended.returncode == 4
 
 
+def test_job_that_is_requeued_and_held_waits_until_it_is_released(plane):
+    number = plane.say("sbatch", "--parsable", "--requeue", "--gres=gpu:1", "--wrap", "sleep 60").strip()
+    state = lambda: plane.say("squeue", "-h", "-j", number, "-o", "%t %r").strip()  # noqa: E731
+    wait_until(lambda: state().startswith("R "), "a job that runs")
+    assert plane.run("scontrol", "requeuehold", number).returncode == 0
+    wait_until(lambda: state() == "PD JobHeldUser", "a job that is held")
+    assert plane.run("scontrol", "release", number).returncode == 0
+    wait_until(lambda: state().startswith("R "), "a job that runs again")
+    assert plane.run("scancel", number).returncode == 0
+
+
+def test_job_ends_with_the_srun_that_is_told_to(plane):
+    words = [sys.executable, "-c", MAIN, "srun", "-J", "endless", "sh", "-c", "echo begun; sleep 600"]
+    process = subprocess.Popen(words, env=plane.environment(), cwd=plane.work, stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"begun\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 128 + signal.SIGTERM
+    process.stdout.close()
+    wait_until(lambda: plane.say("squeue", "-h", "-n", "endless") == "", "a job that has ended")
+
+
 def test_what_is_unknown_is_refused_as_slurm_does(plane):
     for words, start in (
         (["scancel", "abc"], "scancel: error: "),

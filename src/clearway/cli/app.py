@@ -9,7 +9,7 @@ import typer
 
 from clearway import __version__
 from clearway.cli.comparing import compare
-from clearway.cli.errors import CommandGroup
+from clearway.cli.errors import EXIT_OUTPUT, CommandGroup
 from clearway.cli.jobs import job_app
 from clearway.cli.live import register_live_commands
 from clearway.cli.messages import Language, choose_language, translate
@@ -17,6 +17,7 @@ from clearway.cli.policies import policies_app
 from clearway.cli.scenarios import scenario_app
 from clearway.cli.session import make_session
 from clearway.cli.simulating import simulate
+from clearway.cli.streams import describe, is_output_lost, ready_output
 from clearway.cli.traces import import_trace, trace_app
 from clearway.cli.whatif import whatif
 
@@ -60,8 +61,15 @@ def root(
 
 def main() -> None:
     """Run the command line of this process; ends it with an exit code."""
+    ready_output()
     language = choose_language(find_language(sys.argv[1:]), os.environ)  # noqa: TID251 - the command line is the border
-    make_command(language)(prog_name="clearway")
+    try:
+        make_command(language)(prog_name="clearway")
+    except OSError as error:  # of help, which is written before there is a command
+        if not is_output_lost(error):
+            raise
+        sys.stderr.write(f"clearway: {describe(error)}\n")
+        sys.exit(EXIT_OUTPUT)
 
 
 def find_language(arguments: Sequence[str]) -> str | None:

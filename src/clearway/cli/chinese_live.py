@@ -49,6 +49,7 @@ LIVE: Final[Mapping[str, str]] = {
     "Stored data is damaged": "存储的数据已损坏",
     "Not allowed": "没有权限",
     "Not understood": "无法理解",
+    "Not written": "无法写出",
     "Not available": "不可用",
     # panels
     "Run a control plane": "运行控制平面",
@@ -79,6 +80,9 @@ LIVE: Final[Mapping[str, str]] = {
     "Submitted job {numbers}": "已提交作业 {numbers}",
     "Job {job} will never start: {reason}; clearway cancel {job} removes it": (
         "作业 {job} 永远不会启动：{reason}；可用 clearway cancel {job} 删除"
+    ),
+    "Job {job} goes on; `clearway logs -f {job}` shows what it writes, `clearway cancel {job}` ends it": (
+        "作业 {job} 继续运行；`clearway logs -f {job}` 显示其输出，`clearway cancel {job}` 结束它"
     ),
     "Job {job} ended as {state}": "作业 {job} 以 {state} 结束",
     "Job {job} ended as {state}: {message}": "作业 {job} 以 {state} 结束：{message}",
@@ -112,6 +116,8 @@ LIVE: Final[Mapping[str, str]] = {
     "Held {count} of {all} job(s)": "已搁置 {all} 个作业中的 {count} 个",
     "Released {count} of {all} job(s)": "已释放 {all} 个作业中的 {count} 个",
     "Requeued {count} of {all} job(s)": "已重新排队 {all} 个作业中的 {count} 个",
+    "Job {job} is another user's; its user or an administrator may do this": "作业 {job} 属于其他用户；其用户或管理员才能这样做",
+    "Job {job} runs; it is held when it next waits": "作业 {job} 正在运行；下次等待时将被搁置",
     "No jobs": "没有作业",
     # cluster
     "Watch devices, running and waiting jobs.": "观看设备、运行与等待的作业。",

@@ -2,7 +2,7 @@
 
 Codes: 0 done; 2 something given is wrong (also Typer's code for wrong options); 3 an optional part is not installed;
 from sysexits.h 65 stored data is damaged, 69 the control plane does not answer or takes nothing now, 70 our bug, with
-the story, 76 it speaks another language, 77 not allowed; 130 interrupted.
+the story, 74 standard output cannot be written, 76 it speaks another language, 77 not allowed; 130 interrupted.
 """
 
 import traceback
@@ -13,6 +13,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from clearway.cli.session import Session, make_session
+from clearway.cli.streams import describe, is_output_lost
 from clearway.model.errors import ClearwayError, InputError, InternalError, MissingExtraError
 
 EXIT_INPUT: Final = 2
@@ -20,6 +21,7 @@ EXIT_MISSING_EXTRA: Final = 3
 EXIT_INTERNAL: Final = 70
 EXIT_DATA: Final = 65
 EXIT_UNAVAILABLE: Final = 69
+EXIT_OUTPUT: Final = 74
 EXIT_PROTOCOL: Final = 76
 EXIT_NOT_ALLOWED: Final = 77
 
@@ -40,6 +42,9 @@ class CommandGroup(TyperGroup):
         except Exception as error:
             if _is_of_typer(error):
                 raise
+            if isinstance(error, OSError) and is_output_lost(error):
+                _show(ctx, "Not written", describe(error))
+                raise typer.Exit(EXIT_OUTPUT) from error
             world = find_world_error(error)
             if world is not None:
                 _show(ctx, world[0], str(error))

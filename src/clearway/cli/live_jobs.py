@@ -7,17 +7,20 @@ import typer
 
 from clearway.bootstrap.places import now_ms
 from clearway.cli.connection import connect, fetch_jobs
+from clearway.cli.errors import EXIT_NOT_ALLOWED
 from clearway.cli.job_numbers import find_jobs, one_job, resolve_jobs
 from clearway.cli.options import JsonOption
 from clearway.cli.outputs import is_json_only, write_json
+from clearway.cli.own_jobs import change_own, held_later, own_user, requeue_held
 from clearway.cli.session import Session, session_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from clearway.cli.own_jobs import Change
     from clearway.client import Client, Stream
     from clearway.model.ids import JobId
-    from clearway.ports.views import JobQuery, JobState
+    from clearway.ports.views import JobQuery, JobState, JobView
 
 ROWS_DEFAULT: Final = 1_000
 
@@ -212,45 +215,65 @@ def cancel(
     if not (names or users or name):
         raise InputError("expected jobs to cancel, found none; give numbers, --user or --name")
     with connect() as client:
-        numbers = resolve_jobs(client, names or [])
+        found = resolve_jobs(client, names or [])
         if users or name:
+            own = None if users else own_user(client)
+            chosen = tuple(users or ()) if own is None else (own,)
             states = tuple(state for state in JobState if not state.is_final)
-            wanted = JobQuery(states=states, users=tuple(users or ()), names=(name,) if name else ())
-            numbers.extend(job.id for job in client.all_jobs(wanted) if job.id not in numbers)
-        done = client.cancel(numbers)
-    _say_done(session, "Cancelled {count} of {all} job(s)", len(numbers), done, json_target)
+            wanted = JobQuery(states=states, users=chosen, names=(name,) if name else ())
+            found.extend(job for job in client.all_jobs(wanted) if job.id not in {row.id for row in found})
+        _change(session, client, client.cancel, found, "Cancelled {count} of {all} job(s)", json_target)
 
 
 def hold(context: typer.Context, names: JobsArgument, json_target: JsonOption = None) -> None:
     """Keep waiting jobs from starting."""
+    session = session_of(context)
     with connect() as client:
-        numbers = resolve_jobs(client, names)
-        done = client.hold(numbers)
-    _say_done(session_of(context), "Held {count} of {all} job(s)", len(numbers), done, json_target)
+        found = resolve_jobs(client, names)
+        done = _change(session, client, client.hold, found, "Held {count} of {all} job(s)", json_target)
+    for job in held_later(found, done):
+        session.note("Job {job} runs; it is held when it next waits", job=job.id)
 
 
 def release(context: typer.Context, names: JobsArgument, json_target: JsonOption = None) -> None:
     """Let held jobs start."""
     with connect() as client:
-        numbers = resolve_jobs(client, names)
-        done = client.release(numbers)
-    _say_done(session_of(context), "Released {count} of {all} job(s)", len(numbers), done, json_target)
+        found = resolve_jobs(client, names)
+        _change(session_of(context), client, client.release, found, "Released {count} of {all} job(s)", json_target)
 
 
-def requeue(context: typer.Context, names: JobsArgument, json_target: JsonOption = None) -> None:
+def requeue(
+    context: typer.Context,
+    names: JobsArgument,
+    is_held: Annotated[bool, typer.Option("--hold", "-H", help="Do not start it before it is released.")] = False,
+    json_target: JsonOption = None,
+) -> None:
     """Have running jobs leave their devices and wait again."""
     with connect() as client:
-        numbers = resolve_jobs(client, names)
-        done = client.requeue(numbers)
-    _say_done(session_of(context), "Requeued {count} of {all} job(s)", len(numbers), done, json_target)
+        found = resolve_jobs(client, names)
+        change = requeue_held(client, found) if is_held else client.requeue
+        _change(session_of(context), client, change, found, "Requeued {count} of {all} job(s)", json_target)
 
 
-def _say_done(session: Session, text: str, asked: int, done: "Sequence[JobId]", json_target: str | None) -> None:
-    numbers = list(done)
+def _change(
+    session: Session,
+    client: "Client",
+    change: "Change",
+    jobs: "Sequence[JobView]",
+    text: str,
+    json_target: str | None,
+) -> "tuple[JobId, ...]":
+    """Do it, and say of how many; the answer is of which. Ends with EXIT_NOT_ALLOWED where some are other users'."""
+    done, denied = change_own(client, change, jobs)
     if not is_json_only(json_target):
-        session.screen.print(session.say(text, count=len(numbers), all=asked), markup=False)
+        session.screen.print(session.say(text, count=len(done), all=len(jobs)), markup=False)
     if json_target is not None:
-        write_json(session, {"jobs": numbers}, json_target)
+        write_json(session, {"jobs": list(done)}, json_target)
+    for job in denied:
+        session.note("Job {job} is another user's; its user or an administrator may do this", job=job.id)
+    if denied:
+        raise typer.Exit(EXIT_NOT_ALLOWED)
+    return done
 
 
 def wait(context: typer.Context, names: JobsArgument, json_target: JsonOption = None) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from clearway.client import Client
     from clearway.ports.views import JobView
-    from clearway.wire.api import SubmittedFile
+    from clearway.wire.api import Submitted, SubmittedFile
 
 EXIT_JOB_FAILED: Final = 1
 """With `--wait`, where a job ended badly without an exit code of its own."""
@@ -84,10 +84,7 @@ def submit(
             ) from error
         for note in answer.notes:
             session.note("{note}", note=note)
-        if not is_json_only(json_target):
-            _say_submitted(session, answer.firsts or answer.jobs, is_test=answer.is_test)
-        if json_target is not None:
-            write_json(session, {"jobs": list(answer.jobs), "firsts": list(answer.firsts)}, json_target)
+        _tell_submitted(session, answer, json_target)
         if (wait or follow) and not answer.is_test:
             raise typer.Exit(wait_for(session, client, list(answer.jobs), follow=follow))
 
@@ -135,18 +132,32 @@ def _drop_empty(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value not in ("", None, {})}
 
 
-def _say_submitted(session: Session, firsts: Any, *, is_test: bool) -> None:
-    text = "Would submit {count} job(s)" if is_test else "Submitted job {numbers}"
-    numbers = ", ".join(map(str, firsts))
-    session.screen.print(session.say(text, count=len(firsts), numbers=numbers), markup=False, soft_wrap=True)
+def _tell_submitted(session: Session, answer: "Submitted", json_target: str | None) -> None:
+    """On standard output; where that takes nothing, on standard error: the jobs are there all the same."""
+    firsts = answer.firsts or answer.jobs
+    text = "Would submit {count} job(s)" if answer.is_test else "Submitted job {numbers}"
+    said = session.say(text, count=len(firsts), numbers=", ".join(map(str, firsts)))
+    try:
+        if not is_json_only(json_target):
+            session.screen.print(said, markup=False, soft_wrap=True)
+        if json_target is not None:
+            write_json(session, {"jobs": list(answer.jobs), "firsts": list(answer.firsts)}, json_target)
+    except OSError:
+        session.notes.print(said, markup=False, soft_wrap=True)
+        raise
 
 
 def wait_for(session: Session, client: "Client", jobs: list[Any], *, follow: bool) -> int:
     """Until all have ended; the exit code of the first that ended badly. follow: show the first job's output."""
     if follow:
-        for part in client.follow_log(jobs[0]):
-            sys.stdout.buffer.write(part)
-            sys.stdout.buffer.flush()
+        try:
+            for part in client.follow_log(jobs[0]):
+                sys.stdout.buffer.write(part)
+                sys.stdout.buffer.flush()
+        except (OSError, KeyboardInterrupt):
+            text = "Job {job} goes on; `clearway logs -f {job}` shows what it writes, `clearway cancel {job}` ends it"
+            session.note(text, job=jobs[0])
+            raise
     return tell_ends(session, client.wait(jobs, poll_s=POLL_S))
 
 

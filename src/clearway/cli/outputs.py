@@ -40,9 +40,20 @@ def write_secret_json(session: Session, value: object, target: str) -> None:
 def write_json_text(session: Session, text: str, target: str) -> None:
     """Write JSON that is rendered already."""
     if is_json_only(target):
-        session.screen.file.write(text.rstrip("\n") + "\n")
+        file = session.screen.file
+        file.write(_encodable(text, getattr(file, "encoding", None) or "utf-8").rstrip("\n") + "\n")
+        file.flush()
     else:
         write_text(session, text.rstrip("\n") + "\n", Path(target))
+
+
+def _encodable(text: str, encoding: str) -> str:
+    """The same JSON, with escapes where the encoding lacks something."""
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return json.dumps(json.loads(text), indent=2)
+    return text
 
 
 def write_text(session: Session, text: str, path: Path) -> None:

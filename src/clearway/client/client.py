@@ -51,7 +51,8 @@ RETRY_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Waits before a stream that broke off is asked for again; the last is repeated."""
 
 RESTART_TRIES: Final = 15
-"""A stream that has begun is asked for again so often, for a minute: as long as a server may need to start anew."""
+"""A stream that has begun is asked for again so often, for a minute: as long as a server may need to start anew. So are
+jobs that somebody waits for."""
 
 NEVER_STARTS: Final = "DependencyNeverSatisfied"
 """Reason of a job that waits for what cannot come any more."""
@@ -152,10 +153,19 @@ class Client:
 
     def wait(self, jobs: Sequence[JobId], *, poll_s: float = 0.5) -> tuple[JobView, ...]:
         """Wait until all of `jobs` have ended, or can never start since what they depend on ended otherwise; their last
-        rows, in order."""
+        rows, in order. Goes on by itself where the server is away for no longer than it needs to start anew."""
         ended: dict[JobId, JobView] = {}
+        failures = 0
         while missing := tuple(job for job in dict.fromkeys(jobs) if job not in ended):
-            rows = self.all_jobs(JobQuery(ids=missing[:IDS_MAX]))
+            try:
+                rows = list(self.all_jobs(JobQuery(ids=missing[:IDS_MAX])))
+            except UnavailableError:
+                if failures >= RESTART_TRIES:
+                    raise
+                time.sleep(_retry_s(failures))
+                failures += 1
+                continue
+            failures = 0
             ended.update((row.id, row) for row in rows if row.state.is_final or row.reason == NEVER_STARTS)
             if any(job not in ended for job in jobs):
                 time.sleep(poll_s)
@@ -310,8 +320,13 @@ class Client:
             except UnavailableError:
                 if failures >= patience:
                     raise
-            time.sleep(RETRY_S[min(failures, len(RETRY_S) - 1)])
+            time.sleep(_retry_s(failures))
             failures += 1
+
+
+def _retry_s(failures: int) -> float:
+    """How long to wait after so many tries in vain."""
+    return RETRY_S[min(failures, len(RETRY_S) - 1)]
 
 
 def _job_query(wanted: JobQuery) -> dict[str, object]:

@@ -84,6 +84,9 @@ class Transport:
                     # A connection that was kept may have been closed by the server before it saw the request.
                     if is_fresh or attempt or not is_repeatable:
                         raise self._explain(error, self._timeout_s) from error
+                except BaseException:
+                    self._drop()  # by Ctrl-C or the like: its answer is not the next request's
+                    raise
             if response.will_close:
                 self._drop()
         _raise_for(response.status, answer)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from clearway.bootstrap.places import current_user
 from clearway.cli.slurm.arguments import Given, UsageError
 from clearway.cli.slurm.values import STATE_CODES
-from clearway.model.errors import InputError
 from clearway.ports.views import JobState, JobView
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ DATA_FLAGS: Final = (("", "json"), ("", "yaml"))
 
 def is_job_name(name: str) -> bool:
     """Whether it is written as the name of a job: `12`, `12_3`, `12_[1-3]`."""
-    return re.fullmatch(r"[1-9][0-9]*(?:_(?:[0-9]+|\[[0-9,:-]+\]))?", name.strip()) is not None
+    return re.fullmatch(r"[1-9][0-9]{0,17}(?:_(?:[0-9]{1,9}|\[[0-9,:-]+\]))?", name.strip()) is not None
 
 
 def write_error(name: str, text: str) -> None:
@@ -46,16 +45,19 @@ def users_of(given: Given) -> tuple[str, ...]:
 
 
 def find_all(client: "Client", names: Sequence[str]) -> tuple[list[JobView], list[str]]:
-    """(jobs, names of which there are none)."""
-    from clearway.cli.job_numbers import find_jobs
+    """(jobs, names of which there are none): of an array, the tasks that it has."""
+    from clearway.cli.job_numbers import find_members
+    from clearway.client.errors import NotFoundError, RefusedError
 
     found: list[JobView] = []
     missing: list[str] = []
     for name in names:
         try:
-            found.extend(find_jobs(client, name))
-        except InputError:
-            missing.append(name)
+            members, without = find_members(client, name)
+        except (NotFoundError, RefusedError):
+            members, without = [], name
+        found.extend(members)
+        missing.extend([without] if without else [])
     return found, missing
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from clearway import __version__
 from clearway.cli.slurm.arguments import EXIT_USAGE, UsageError
+from clearway.cli.streams import describe, forget_output, ready_output
 from clearway.model.errors import ClearwayError
 
 COMMANDS: Final[Mapping[str, str]] = {
@@ -33,16 +34,9 @@ what differs. An option that is not offered is refused by name.
 
 def run_slurm_command(name: str, arguments: Sequence[str]) -> int:
     """Run it; the exit code. Errors go to standard error as `name: error: ...`."""
+    ready_output()
     try:
-        if _asks_for_help(name, arguments):
-            sys.stdout.write(HELP.format(name=name, summary=COMMANDS[name]))
-            return 0
-        if arguments[:1] in (["--version"], ["-V"]):
-            sys.stdout.write(f"clearway {__version__}\n")
-            return 0
-        module = import_module(f"clearway.cli.slurm.{name}")
-        run: Callable[[Sequence[str]], int] = module.run
-        code = run(arguments)
+        code = _run(name, arguments)
         sys.stdout.flush()
         return code
     except (UsageError, ClearwayError) as error:
@@ -51,10 +45,25 @@ def run_slurm_command(name: str, arguments: Sequence[str]) -> int:
             sys.stderr.write(f"{line}\n" if is_bare else f"{name}: error: {line}\n")
         return error.code if isinstance(error, UsageError) else EXIT_USAGE
     except BrokenPipeError:
-        sys.stderr.close()
+        forget_output()
+        return EXIT_USAGE
+    except OSError as error:
+        sys.stderr.write(f"{name}: error: {describe(error)}\n")
         return EXIT_USAGE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+
+
+def _run(name: str, arguments: Sequence[str]) -> int:
+    if _asks_for_help(name, arguments):
+        sys.stdout.write(HELP.format(name=name, summary=COMMANDS[name]))
+        return 0
+    if arguments[:1] in (["--version"], ["-V"]):
+        sys.stdout.write(f"clearway {__version__}\n")
+        return 0
+    module = import_module(f"clearway.cli.slurm.{name}")
+    run: Callable[[Sequence[str]], int] = module.run
+    return run(arguments)
 
 
 def _asks_for_help(name: str, arguments: Sequence[str]) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from clearway.cli.connection import environment
 from clearway.cli.slurm.arguments import EXIT_OPTION, UsageError, refuse_option
 from clearway.cli.slurm.sbatch_text import check_script, refuse_submission
+from clearway.cli.slurm.sbatch_variables import read_variables
 from clearway.wire.slurm_options import OPTIONS, SHORT_NAMES, Takes
 
 if TYPE_CHECKING:
@@ -17,24 +18,6 @@ if TYPE_CHECKING:
 
 OWN: Final = ("parsable", "wait", "test-only", "wrap", "quiet", "verbose", "help", "usage", "version")
 """Options that the command itself obeys; all others go to the server, which knows them."""
-
-VARIABLES: Final[Mapping[str, str]] = {
-    "SBATCH_ACCOUNT": "account",
-    "SBATCH_ARRAY_INX": "array",
-    "SBATCH_CONSTRAINT": "constraint",
-    "SBATCH_EXPORT": "export",
-    "SBATCH_GPUS": "gpus",
-    "SBATCH_GPUS_PER_NODE": "gpus-per-node",
-    "SBATCH_JOB_NAME": "job-name",
-    "SBATCH_MEM_PER_NODE": "mem",
-    "SBATCH_OPEN_MODE": "open-mode",
-    "SBATCH_OUTPUT": "output",
-    "SBATCH_ERROR": "error",
-    "SBATCH_PARTITION": "partition",
-    "SBATCH_QOS": "qos",
-    "SBATCH_TIMELIMIT": "time",
-}
-"""Input variables of sbatch(1): they go before the script's options and behind those of the command line."""
 
 MAY_BE_THERE: Final = (
     "the job may have been accepted all the same: look for it with `squeue --me` before you submit it again"
@@ -60,7 +43,9 @@ def run(arguments: Sequence[str]) -> int:
 
     line = split_line("sbatch", arguments, OWN)
     text, source, args = _read_script(line)
-    options = (*_options_of_environment(environment(), line.words), *line.words)
+    asked = read_variables(environment(), line.words, OWN)
+    own = {**dict.fromkeys(asked.own, ""), **line.own}
+    options = (*asked.words, *line.words)
     file = SubmittedFile(text=text, source=source, form=Form.SCRIPT, options=options, args=args)
     with connect() as client:
         try:
@@ -71,21 +56,29 @@ def run(arguments: Sequence[str]) -> int:
             raise refuse_submission("sbatch", str(error)) from error
         except TimedOutError as error:
             raise UsageError(f"{error}\n{MAY_BE_THERE}") from error
-        for note in answer.notes:
-            if "quiet" not in line.own:
+        for note in (*asked.notes, *answer.notes):
+            if "quiet" not in own:
                 sys.stderr.write(f"sbatch: {note}\n")
         if answer.is_test:
             sys.stderr.write(f"sbatch: the script is good; it would become {len(answer.jobs)} job(s)\n")
             return 0
-        number = (answer.firsts or answer.jobs)[0]
-        if "parsable" in line.own:
-            sys.stdout.write(f"{number}\n")
-        elif "quiet" not in line.own:
-            sys.stdout.write(f"Submitted batch job {number}\n")
-        sys.stdout.flush()
-        if "wait" in line.own:
+        _tell((answer.firsts or answer.jobs)[0], own)
+        if "wait" in own:
             return _wait(client, answer.jobs)
     return 0
+
+
+def _tell(number: "JobId", own: Mapping[str, str]) -> None:
+    """On standard output; where that takes nothing, on standard error: the job is there all the same."""
+    try:
+        if "parsable" in own:
+            sys.stdout.write(f"{number}\n")
+        elif "quiet" not in own:
+            sys.stdout.write(f"Submitted batch job {number}\n")
+        sys.stdout.flush()
+    except OSError:
+        sys.stderr.write(f"sbatch: error: Submitted batch job {number}, whose number could not be written\n")
+        raise
 
 
 def _wait(client: "Client", jobs: "Sequence[JobId]") -> int:
@@ -159,12 +152,6 @@ def _complete(command: str, name: str) -> str:
         problem = f"option '--{name}' is ambiguous{listed}" if found else f"unrecognized option '--{name}'"
         raise refuse_option(command, problem, EXIT_OPTION)
     return found[0]
-
-
-def _options_of_environment(variables: Mapping[str, str], words: Sequence[str]) -> list[str]:
-    """What the environment asks for and the command line does not."""
-    given = {word[2:].partition("=")[0] for word in words}
-    return [f"--{name}={variables[key]}" for key, name in VARIABLES.items() if variables.get(key) and name not in given]
 
 
 def _read_script(line: Line) -> tuple[str, str, tuple[str, ...]]:

@@ -1,11 +1,16 @@
 """`scancel`: take jobs back. As in Slurm, one that has ended or was never there is no error: what was wanted is so."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from clearway.cli.own_jobs import change_own, own_user
 from clearway.cli.slurm.arguments import Given, Options, UsageError, read_options
 from clearway.cli.slurm.common import find_all, is_job_name, parse_states, users_of, write_error
+from clearway.cli.slurm.values import job_name_of
 from clearway.ports.views import JobState, JobView
+
+if TYPE_CHECKING:
+    from clearway.client import Client
 
 OPTIONS: Final = Options(
     flags=(("i", "interactive"), ("Q", "quiet"), ("v", "verbose"), ("", "me"), ("f", "full"), ("b", "batch")),
@@ -41,20 +46,23 @@ def run(arguments: Sequence[str]) -> int:
     with connect() as client:
         found, missing = find_all(client, names)
         wanted = [job for job in found if _matches(job, given)] if names else _filtered(client, given)
-        if wanted:
-            client.cancel([job.id for job in wanted])
+        _, denied = change_own(client, client.cancel, wanted)
     for name in missing if given.has("verbose") else ():
         write_error("scancel", f"Kill job error on job id {name}: Invalid job id specified")
-    return 0
+    for job in denied:
+        write_error("scancel", f"Kill job error on job id {job_name_of(job)}: Access/permission denied")
+    return 1 if denied else 0
 
 
-def _filtered(client: "object", given: Given) -> list[JobView]:
-    from clearway.client import Client
+def _filtered(client: "Client", given: Given) -> list[JobView]:
+    """Jobs that filters choose: of nobody else where no user is named and the caller may change his own only."""
     from clearway.ports.views import JobQuery
 
-    assert isinstance(client, Client)
+    users = users_of(given)
+    if not users and (own := own_user(client)) is not None:
+        users = (own,)
     states = tuple(state for state in JobState if not state.is_final)
-    return [job for job in client.all_jobs(JobQuery(states=states)) if _matches(job, given)]
+    return [job for job in client.all_jobs(JobQuery(states=states, users=users)) if _matches(job, given)]
 
 
 def _refuse_state(word: str) -> UsageError:

@@ -1,4 +1,4 @@
-"""`scontrol`: show jobs, nodes and partitions; hold, release, requeue; drain and resume nodes; reconfigure."""
+"""`scontrol`: show jobs, nodes and partitions; hold, release and requeue them; drain and resume nodes; reconfigure."""
 
 import pwd
 import sys
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from clearway.bootstrap.places import now_ms
+from clearway.cli.own_jobs import change_own, held_later, requeue_held
 from clearway.cli.slurm.arguments import Given, Options, UsageError, read_options, split_list
 from clearway.cli.slurm.common import DATA_FLAGS, find_all, is_job_name, wants_data, write_data
 from clearway.cli.slurm.scontrol_text import UID_UNKNOWN, render_job, render_node, render_partition
@@ -21,9 +22,9 @@ OPTIONS: Final = Options(
     flags=(("o", "oneliner"), ("d", "details"), ("a", "all"), ("Q", "quiet"), ("v", "verbose"), *DATA_FLAGS)
 )
 
-COUNTS: Final = ("show", "hold", "uhold", "release", "requeue", "update")
+COUNTS: Final = ("show", "hold", "uhold", "release", "requeue", "requeuehold", "update")
 """What needs to be told of what."""
-VERBS: Final = "show, hold, uhold, release, requeue, update, ping, reconfigure"
+VERBS: Final = "show, hold, uhold, release, requeue, requeuehold, update, ping, reconfigure"
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -44,7 +45,7 @@ def run(arguments: Sequence[str]) -> int:
     with connect() as client:
         if verb == "show":
             return _show(client, rest, given)
-        if verb in ("hold", "uhold", "release", "requeue"):
+        if verb in ("hold", "uhold", "release", "requeue", "requeuehold"):
             return _act(client, verb, rest)
         if verb == "update":
             return _update(client, rest)
@@ -156,20 +157,23 @@ def _act(client: "Client", verb: str, words: Sequence[str]) -> int:
     names = [part.removeprefix("jobid=").removeprefix("JobId=") for word in words for part in split_list(word)]
     jobs, missing = find_all(client, [name for name in names if is_job_name(name)])
     missing += [name for name in names if not is_job_name(name)]
+    active = [job for job in jobs if not job.state.is_final]
     actions: dict[str, Callable[[Sequence[JobId]], tuple[JobId, ...]]] = {
         "hold": client.hold,
         "uhold": client.hold,
         "release": client.release,
         "requeue": client.requeue,
+        "requeuehold": requeue_held(client, active),
     }
-    active = [job.id for job in jobs if not job.state.is_final]
-    if active:
-        actions[verb](active)
+    done, denied = change_own(client, actions[verb], active)
+    for job in held_later(active, done) if verb in ("hold", "uhold") else ():
+        sys.stderr.write(f"Job {job_name_of(job)} runs; it is held when it next waits\n")
     refused = [("Job has already finished", job_name_of(job)) for job in jobs if job.state.is_final]
+    refused += [("Access/permission denied", job_name_of(job)) for job in denied]
     refused += [("Invalid job id specified", name) for name in missing]
     for reason, name in refused:
         sys.stderr.write(f"{reason} for job {name}\n")
-    if refused and verb != "requeue":
+    if refused and not verb.startswith("requeue"):
         sys.stderr.write(f"slurm_suspend error: {refused[-1][0]}\n")
     return 1 if refused else 0
 
@@ -182,8 +186,8 @@ def _update(client: "Client", words: Sequence[str]) -> int:
     values = {word.partition("=")[0].lower(): word.partition("=")[2] for word in words}
     if "jobid" in values or "job" in values:
         raise UsageError(
-            "jobs cannot be changed after they are submitted; offered are hold, release and requeue. To change one, "
-            "cancel it and submit it again"
+            "jobs cannot be changed after they are submitted; offered are hold, release, requeue and requeuehold. To "
+            "change one, cancel it and submit it again"
         )
     names, state = values.get("nodename", ""), values.get("state", "").lower()
     if not names:

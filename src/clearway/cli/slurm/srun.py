@@ -1,15 +1,25 @@
 """`srun`: outside of a job, submit a command, show what it writes, end as it ended; inside, start the job's tasks."""
 
+import contextlib
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from clearway.cli.connection import environment
 from clearway.cli.slurm.arguments import UsageError
-from clearway.cli.slurm.sbatch import OWN, Line, split_line
+from clearway.cli.slurm.endings import EndedBySignal, hear_endings
+from clearway.cli.slurm.sbatch import MAY_BE_THERE, OWN, Line, split_line
 from clearway.cli.slurm.sbatch_text import refuse_submission
+
+if TYPE_CHECKING:
+    from clearway.client import Client
+    from clearway.model.ids import JobId
+    from clearway.ports.views import JobView
+    from clearway.wire.api import SubmittedFile
 
 SCRIPT: Final = '#!/bin/sh\nexec "$@"\n'
 """Words are handed on as they are: nothing in them is read by a shell."""
@@ -27,13 +37,36 @@ def run(arguments: Sequence[str]) -> int:
         raise UsageError("srun: fatal: No command given to execute.", is_bare=True)
     if environment().get("SLURM_JOB_ID"):
         return run_step(line, environment())
-    return _run_job(line)
+    try:
+        return _run_job(line)
+    except EndedBySignal as ended:
+        return SIGNAL_BASE + ended.number
 
 
 def _run_job(line: Line) -> int:
-    from clearway.cli.connection import connect, submitted_environment
+    """Whatever ends this before the job has ended, ends the job: nobody reads it any more."""
+    from clearway.cli.connection import connect
     from clearway.cli.live_submit import exit_code_of
-    from clearway.client.errors import RefusedError
+    from clearway.client.errors import ApiError
+
+    file, key = _make_file(line), os.urandom(16).hex()
+    job: JobId | None = None
+    with connect() as client, hear_endings() as close_ears:
+        try:
+            job = _submit(client, file, key)
+            ended = _attend(client, job)
+        except BaseException as error:
+            close_ears()
+            if job is not None or not isinstance(error, UsageError | ApiError):  # by which no job was accepted
+                _take_back(client, job, file, key)
+            raise
+    if ended.state.value == "COMPLETED":
+        return 0
+    sys.stderr.write(f"srun: error: job {job}: {ended.state.value} {ended.message}".rstrip() + "\n")
+    return exit_code_of(ended)
+
+
+def _make_file(line: Line) -> "SubmittedFile":
     from clearway.wire.api import Form, SubmittedFile
 
     if count_tasks(line.words, {}) > 1:
@@ -43,24 +76,44 @@ def _run_job(line: Line) -> int:
     options = [word for word in line.words if not word.startswith("--ntasks=")]
     if not any(word.startswith("--job-name=") for word in options):
         options.append(f"--job-name={Path(line.rest[0]).name}")
-    file = SubmittedFile(text=SCRIPT, source="srun", form=Form.SCRIPT, options=tuple(options), args=line.rest)
-    with connect() as client:
-        try:
-            (job,) = client.submit([file], cwd=str(Path.cwd()), environment=submitted_environment()).jobs
-        except RefusedError as error:
-            raise refuse_submission("srun", str(error)) from error
-        try:
-            for part in client.follow_log(job):
-                sys.stdout.buffer.write(part)
-                sys.stdout.buffer.flush()
-            (ended,) = client.wait([job], poll_s=0.1)
-        except KeyboardInterrupt:
-            client.cancel([job])
-            raise
-    if ended.state.value == "COMPLETED":
-        return 0
-    sys.stderr.write(f"srun: error: job {job}: {ended.state.value} {ended.message}".rstrip() + "\n")
-    return exit_code_of(ended)
+    return SubmittedFile(text=SCRIPT, source="srun", form=Form.SCRIPT, options=tuple(options), args=line.rest)
+
+
+def _submit(client: "Client", file: "SubmittedFile", key: str) -> "JobId":
+    from clearway.cli.connection import submitted_environment
+    from clearway.client.errors import RefusedError, TimedOutError
+
+    try:
+        answer = client.submit([file], cwd=str(Path.cwd()), environment=submitted_environment(), key=key)
+    except RefusedError as error:
+        raise refuse_submission("srun", str(error)) from error
+    except TimedOutError as error:
+        raise UsageError(f"{error}\n{MAY_BE_THERE}") from error
+    return answer.jobs[0]
+
+
+def _attend(client: "Client", job: "JobId") -> "JobView":
+    """Show what the job writes until it has ended."""
+    for part in client.follow_log(job):
+        sys.stdout.buffer.write(part)
+        sys.stdout.buffer.flush()
+    return client.wait([job], poll_s=0.1)[0]
+
+
+def _take_back(client: "Client", job: "JobId | None", file: "SubmittedFile", key: str) -> None:
+    """Cancel the job. Where the answer to its submission never came, the same key asks for its number; one that never
+    arrived is accepted by that, so it is sent held."""
+    from clearway.client.errors import ApiError
+
+    called = "the job" if job is None else f"job {job}"
+    try:
+        if job is None:
+            job = _submit(client, replace(file, options=(*file.options, "--hold")), key)
+        said = f"srun: Force Terminated job {job}\n" if client.cancel([job]) else ""
+    except (ApiError, UsageError) as error:
+        said = f"srun: error: {called} may still be there, for it could not be cancelled; see `squeue --me`: {error}\n"
+    with contextlib.suppress(OSError):  # of a terminal that is gone
+        sys.stderr.write(said)
 
 
 def count_tasks(words: Sequence[str], variables: Mapping[str, str]) -> int:
