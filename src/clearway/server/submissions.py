@@ -21,9 +21,10 @@ from clearway.server.problems import Refusal
 from clearway.wire.api import Form, SubmitRequest, SubmittedFile
 from clearway.wire.documents import make_document
 from clearway.wire.jobfile import JOBS_MAX, Template, find_likeness, parse_job_document, parse_job_file
-from clearway.wire.problems import suggest_name
+from clearway.wire.problems import ParseError, suggest_name
 from clearway.wire.sbatch import parse_sbatch
 from clearway.wire.submission import ParsedSubmission
+from clearway.wire.texts import refuse_controls
 
 NOTES_MAX: Final = 200
 """Notes of one answer; files by the thousand say the same of each."""
@@ -220,13 +221,15 @@ def find_home(user: str) -> str:
 
 
 def _complete_folder(workdir: str, file: SubmittedFile, cwd: str) -> str:
-    if "\0" in workdir or (cwd and not cwd.startswith("/")):
-        raise InputError(f"{file.source}: expected a folder from the root on, found {cwd or workdir!r:.80}")
-    if not workdir:
-        return cwd
-    if not workdir.startswith("/") and not cwd:
+    if cwd and not cwd.startswith("/"):
+        raise InputError(f"{file.source}: expected a folder from the root on, found {cwd!r:.80}")
+    if workdir and not workdir.startswith("/") and not cwd:
         raise InputError(f"{file.source}: workdir: expected a folder from the root on, found {workdir!r:.80}")
-    return str(PurePosixPath(cwd or "/", workdir))
+    folder = str(PurePosixPath(cwd or "/", workdir)) if workdir else cwd
+    try:
+        return refuse_controls(folder)
+    except ParseError as error:
+        raise InputError(f"{file.source}: workdir: {error}") from error
 
 
 def _find_firsts(jobs: Iterable[JobSpec]) -> tuple[JobId, ...]:

@@ -118,6 +118,14 @@ def test_a_folder_that_is_not_from_the_root_on_is_refused(ask, control, workdir,
     assert control.jobs == {}
 
 
+def test_a_folder_and_a_file_with_control_characters_in_their_names_are_refused(ask, control):
+    answer = submit(ask, {"job": {"run": "x"}}, cwd="/home/ada\x1b[31m")
+    assert (answer.status_code, "U+001B" in answer.json()["detail"]) == (422, True)
+    assert submit(ask, {"text": SCRIPT, "source": "night\x9b.sh"}).status_code == 422
+    assert submit(ask, {"text": SCRIPT, "source": "night\u202e.sh"}).status_code == 422
+    assert control.jobs == {}
+
+
 def test_words_after_a_script_are_handed_on(ask, control):
     submit(ask, {"text": SCRIPT, "args": ["--seed", "7 8"]})
     assert control.runs[1].args == ("--seed", "7 8")
@@ -298,7 +306,7 @@ def test_like_jobs_of_one_request_become_what_each_would_by_itself(reach):
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
-        (LIKE | {"name": "a\nb"}, "name: expected text that matches"),
+        (LIKE | {"name": "a\nb"}, "name: expected text without control characters"),
         (LIKE | {"name": 5}, "name: expected text, found 5"),
         (LIKE | {"name": None}, "name: expected a value, found nothing"),
         (LIKE | {"name": "\ud800"}, "half of a surrogate pair"),
