@@ -125,6 +125,12 @@ def named_jobs(jobs: Iterable[JobSpec]) -> tuple[JobId, ...]:
     return tuple(dict.fromkeys(job for job in named if job is not None and job < PROVISIONAL_ID))
 
 
+def named_tasks(jobs: Iterable[JobSpec]) -> tuple[tuple[JobId, int], ...]:
+    """(array, index) of tasks of arrays accepted earlier on which these depend."""
+    named = ((dependency.job, dependency.task) for job in jobs for dependency in job.dependencies)
+    return tuple(dict.fromkeys((job, task) for job, task in named if job and task is not None and job < PROVISIONAL_ID))
+
+
 def check_names(jobs: Iterable[JobSpec], cluster: ClusterView) -> None:
     """Raise InputError where a job names a queue or tenant that is not there."""
     queues, tenants = (

@@ -163,6 +163,15 @@ def test_a_trial_refuses_a_dependency_on_a_number_that_was_never_given(ask, cont
     assert len(control.jobs) == 1
 
 
+def test_a_trial_refuses_a_dependency_on_a_task_that_an_array_does_not_have(ask, control):
+    submit(ask, {"text": SCRIPT})
+    for task, status in ((3, 200), (9, 422)):
+        file = {"text": f"#!/bin/sh\n#SBATCH -d afterok:1_{task}\n"}
+        answer = submit(ask, file, params={"test_only": "true"})
+        assert answer.status_code == status
+    assert answer.json()["detail"] == "expected a task that array 1 has, found a dependency on 1_9"
+
+
 def test_the_same_key_gets_the_same_answer_once(ask, control):
     first = submit(ask, {"text": SCRIPT}, key="k1").json()
     assert submit(ask, {"text": SCRIPT}, key="k1").json() == first
