@@ -101,7 +101,9 @@ class _Parser:
 
     def _parse(self, file: SubmittedFile, first_id: int) -> ParsedSubmission:
         parsed = _parse_file(file, self._user, self._now_ms, first_id)
-        jobs = tuple(_choose_tenant(job, self._reach, file.source) for job in parsed.jobs)
+        jobs = tuple(
+            _choose_tenant(job, self._reach, file.source, is_named=job.id in parsed.in_root) for job in parsed.jobs
+        )
         runs = tuple(_complete_runs(parsed.runs, file, self._folder, self._environments))
         return ParsedSubmission(jobs=jobs, runs=runs, notes=parsed.notes)
 
@@ -164,12 +166,15 @@ def is_script(file: SubmittedFile) -> bool:
     return file.form is Form.SCRIPT or (file.form is Form.AUTO and file.text.startswith("#!"))
 
 
-def _choose_tenant(job: JobSpec, reach: Reach, source: str) -> JobSpec:
-    """The job in the tenant that it names, else in the first of its user. Raises Refusal for one that is not his."""
+def _choose_tenant(job: JobSpec, reach: Reach, source: str, *, is_named: bool) -> JobSpec:
+    """The job in the tenant that it names, else in the first of its user. Raises Refusal for one that is not his.
+
+    is_named: whether it names the root, in which a job that names none is, too.
+    """
     if reach.sees(job.tenant):
         return job
     mine = reach.identity.tenants
-    if job.tenant == ROOT_TENANT and mine:
+    if job.tenant == ROOT_TENANT and mine and not is_named:
         return replace(job, tenant=mine[0])
     raise Refusal(403, f"{source}: tenant: expected one of yours ({', '.join(mine)}), found {job.tenant!r:.80}")
 

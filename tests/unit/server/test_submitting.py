@@ -347,6 +347,22 @@ def test_a_tenant_of_others_is_refused_with_the_file_that_names_it(ask, control)
     assert not control.jobs
 
 
+@pytest.mark.parametrize(
+    "file",
+    [
+        {"job": {"run": "x", "tenant": "root"}},
+        {"text": "jobs: [{run: x}, {run: x, tenant: root}]"},
+        {"text": SCRIPT, "options": ["-A", "root"]},
+    ],
+)
+def test_the_root_is_a_tenant_of_others_too_where_it_is_named(ask, control, file):
+    answer = submit(ask, file)
+    assert answer.status_code == 403
+    assert "expected one of yours (vision), found 'root'" in answer.json()["detail"]
+    assert not control.jobs
+    assert submit(ask, file, user="op").status_code == 201
+
+
 def test_words_for_the_script_belong_to_each_file(reach):
     files = tuple(SubmittedFile(job=LIKE, args=args) for args in ((), ("1",), ("2",), ()))
     parsed = parse_submission(SubmitRequest(files=files, cwd="/home/ada"), reach, now_ms=NOW_MS)
