@@ -26,6 +26,7 @@ from clearway.bootstrap.configuration import read_config_file, resolve_policy
 from clearway.bootstrap.demo.story import DEMO_CONFIG
 from clearway.bootstrap.fanout import Feed, start_feed
 from clearway.bootstrap.journal import database_url, guard_of, snapshots_of
+from clearway.bootstrap.leftovers import find_leftovers, remove_leftovers
 from clearway.bootstrap.logs import start_logging
 from clearway.bootstrap.machine import KEEPER_FOLDER, find_devices
 from clearway.bootstrap.places import (
@@ -136,8 +137,11 @@ class ControlPlane:
         return self._server.url
 
     def begin(self) -> None:
-        """Start the thread of the controller, then serve, then say so in `server.json`."""
+        """Start the thread of the controller, remove what the file names no more, then serve, then say so in
+        `server.json`."""
         self._thread.start()
+        if self._config_file is not None:
+            self.notes += tuple(self._remove_leftovers(self._config_file))
         self._server.start()
         if self._config.redis_url is not None:
             url, prefix = self._config.redis_url, self._config.redis_prefix
@@ -146,6 +150,15 @@ class ControlPlane:
         running = Running(url=self.url, pid=os.getpid(), version=__version__, config=source, ca_file=self._certificate)
         write_running(self.places, running)
         self._snapshots.begin()
+
+    def _remove_leftovers(self, file: Path) -> Sequence[str]:
+        def wait(asked: "Future[None]") -> None:
+            _await(asked, STOP_S, "queues and tenants")
+
+        try:
+            return remove_leftovers(self._controller, self._config, file, wait, are_pods=self._pods is not None)
+        except StorageError as error:
+            return (str(error),)
 
     def _run(self) -> None:
         try:
@@ -184,7 +197,8 @@ class ControlPlane:
         with self._reloading:
             config, before = read_config_file(self._config_file), self._config
             policy = resolve_policy(config)
-            removed = _removed(before, config)
+            named = None if self._pods is None else [tenant.name for tenant in before.site.tenants]
+            removed = find_leftovers(self._controller.cluster(), config, named_before=named)
             site = config.site
             asked = self._controller.set_site(site.queues, site.tenants, actor=actor, removed=removed)
             _await(asked, STOP_S, "queues, tenants and policy")
@@ -416,16 +430,6 @@ def _await(future: "Future[None]", seconds: float, what: str) -> None:
         ) from error
     except StorageError as error:
         raise StorageError(f"{what}: not taken over: {error}; reload again") from error
-
-
-def _removed(before: Config, after: Config) -> Removed:
-    """What the file named and names no more. What it never named is left alone."""
-    queues = {queue.name for queue in after.site.queues}
-    tenants = {tenant.name for tenant in after.site.tenants}
-    return Removed(
-        queues=tuple(queue.name for queue in before.site.queues if queue.name not in queues),
-        tenants=tuple(tenant.name for tenant in before.site.tenants if tenant.name not in tenants),
-    )
 
 
 def _note_site(file: Path, removed: Removed) -> list[str]:

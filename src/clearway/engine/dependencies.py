@@ -61,6 +61,10 @@ class Dependencies:
                 return (corresponding,)
         return tuple(members.values())
 
+    def has_task(self, array: JobId, index: int) -> bool:
+        """Whether the array is known, and has a task of this index."""
+        return index in self._members.get(array, ())
+
     def add(self, spec: JobSpec, rivals: list[JobId]) -> None:
         """A job was accepted. rivals: for a singleton, the earlier jobs of its user and name that have not ended."""
         if spec.array is not None:

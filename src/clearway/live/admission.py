@@ -4,7 +4,7 @@ What the engine would make up or never start is refused here, with what to do ab
 over their queue's limits, dependencies on jobs that were never accepted.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -16,6 +16,9 @@ from clearway.model.ids import ROOT_TENANT, JobId, QueueName, TenantName
 from clearway.model.jobs import ArrayMember, JobSpec
 from clearway.model.units import MILLI, MINUTE_MS
 from clearway.ports.control import PROVISIONAL_ID, Submission
+
+HasTask = Callable[[JobId, int], bool]
+"""Whether an array has a task of an index."""
 
 NAMES_SHOWN: Final = 10
 """Names listed in a refusal; with more, the rest is counted."""
@@ -62,11 +65,11 @@ def _named(job: JobSpec) -> str:
     return f"job {job.name!r}" if job.name else "a job without a name"
 
 
-def admit_job(job: JobSpec, accounts: Accounts, last_id: JobId, qos: Collection[str]) -> JobSpec:
+def admit_job(job: JobSpec, accounts: Accounts, last_id: JobId, qos: Collection[str], has_task: HasTask) -> JobSpec:
     """The job as it is accepted: with its queue's time limit where it has none. Raises InputError.
 
     last_id: the highest number that jobs have, those of the submission included. qos: names that it may give; empty =
-    any.
+    any. has_task: of arrays of this submission, too.
     """
     queue = _queue_of(job, accounts)
     if job.qos and qos and job.qos not in qos:
@@ -81,11 +84,7 @@ def admit_job(job: JobSpec, accounts: Accounts, last_id: JobId, qos: Collection[
             f"{_named(job)}: expected at most {most / MILLI:g} devices, the limit of queue {queue.name!r}, found "
             f"{milli / MILLI:g}; ask for fewer, or use another queue"
         )
-    for dependency in job.dependencies:
-        if dependency.job is not None and not 0 < dependency.job <= last_id:
-            raise InputError(f"{_named(job)}: expected a job that was accepted, found a dependency on {dependency.job}")
-        if dependency.job == job.id:
-            raise InputError(f"{_named(job)}: expected a dependency on another job, found one on itself")
+    _check_dependencies(job, last_id, has_task)
     limit_ms = job.limit_ms
     if limit_ms is None:
         limit_ms = queue.limit_max_ms if queue.limit_default_ms is None else queue.limit_default_ms
@@ -95,6 +94,21 @@ def admit_job(job: JobSpec, accounts: Accounts, last_id: JobId, qos: Collection[
             f"queue {queue.name!r}, found {limit_ms / MINUTE_MS:g}; lower it, or use another queue"
         )
     return job if limit_ms == job.limit_ms else replace(job, limit_ms=limit_ms)
+
+
+def _check_dependencies(job: JobSpec, last_id: JobId, has_task: HasTask) -> None:
+    for dependency in job.dependencies:
+        on = dependency.job
+        if on is None:
+            continue
+        if not 0 < on <= last_id:
+            raise InputError(f"{_named(job)}: expected a job that was accepted, found a dependency on {on}")
+        if on == job.id:
+            raise InputError(f"{_named(job)}: expected a dependency on another job, found one on itself")
+        if dependency.task is not None and not has_task(on, dependency.task):
+            raise InputError(
+                f"{_named(job)}: expected a task that array {on} has, found a dependency on {on}_{dependency.task}"
+            )
 
 
 def _queue_of(job: JobSpec, accounts: Accounts) -> QueueSpec:

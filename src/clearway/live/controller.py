@@ -325,7 +325,7 @@ class Controller:
         return Intake(
             now_ms=now_ms,
             draft=draft,
-            accounts=memory.kernel.state.accounts,
+            state=memory.kernel.state,
             qos=tuple(one.name for one in memory.kernel.policy.qos),
             keys=memory.keys,
             has_node=memory.has_node,

@@ -8,7 +8,8 @@ from threading import Condition
 from typing import Any, Final
 
 from clearway.engine.accounts import Accounts
-from clearway.live.admission import admit_job, check_removal, check_tenants, number_jobs
+from clearway.engine.state import ClusterState
+from clearway.live.admission import HasTask, admit_job, check_removal, check_tenants, number_jobs
 from clearway.live.books import Draft
 from clearway.live.keys import Keys
 from clearway.model.cluster import QueueSpec, TenantSpec
@@ -29,6 +30,7 @@ from clearway.model.events import (
     TenantSet,
 )
 from clearway.model.ids import JobId, NodeName, QueueName, TenantName
+from clearway.model.jobs import JobSpec
 from clearway.model.runs import RunSpec
 from clearway.ports.backend import BackendCommand
 from clearway.ports.control import NOTHING_REMOVED, Removed, Submission
@@ -131,13 +133,13 @@ class Inbox:
 
 @dataclass(slots=True)
 class Intake:
-    """A turn that is being put together. draft: the books with all that was added so far. last_id: the highest
-    number given. runs: how to run the jobs that are added. has_node: whether there is one of this name.
-    qos: names that jobs may give; empty = any."""
+    """A turn that is being put together. state: as it was before. draft: the books with all that was added so far.
+    last_id: the highest number given. runs: how to run the jobs that are added. has_node: whether there is one of this
+    name. qos: names that jobs may give; empty = any."""
 
     now_ms: int
     draft: Draft
-    accounts: Accounts
+    state: ClusterState
     keys: Keys
     has_node: Callable[[NodeName], bool]
     qos: Collection[str]
@@ -148,6 +150,11 @@ class Intake:
     new_keys: dict[tuple[str, str], tuple[JobId, ...]] = field(default_factory=dict)
     new_tenants: list[TenantSpec] = field(default_factory=list)
     removed: Removed = NOTHING_REMOVED
+
+    @property
+    def accounts(self) -> Accounts:
+        """Queues and tenants, as they were before."""
+        return self.state.accounts
 
     def add(self, event: Event) -> None:
         """One more event of the turn."""
@@ -170,7 +177,8 @@ class Intake:
             return known
         jobs = number_jobs(submission, self.last_id)
         last_id = JobId(self.last_id + len(jobs))
-        jobs = tuple(admit_job(job, self.accounts, last_id, self.qos) for job in jobs)
+        has_task = self._find_tasks(jobs)
+        jobs = tuple(admit_job(job, self.accounts, last_id, self.qos, has_task) for job in jobs)
         for job in jobs:
             if job.queue in self.removed.queues or job.tenant in self.removed.tenants:
                 raise InputError(f"expected a queue and a tenant that stay, found {job.queue!r} and {job.tenant!r}")
@@ -184,6 +192,18 @@ class Intake:
             self.add(SubmissionAccepted(self.now_ms, submission.actor, key, numbers))
         self.write_down(submission.actor, "job.submit", _target(numbers))
         return numbers
+
+    def _find_tasks(self, jobs: Sequence[JobSpec]) -> HasTask:
+        """Whether there is a task: of an array accepted before, earlier in this turn, or with `jobs`."""
+
+        def has_task(array: JobId, index: int) -> bool:
+            if self.state.dependencies.has_task(array, index):
+                return True
+            specs = (*jobs, *(book.spec for book in self.draft.changed.values()))
+            places = (spec.array for spec in specs if spec.array is not None)
+            return any((place.array, place.index) == (array, index) for place in places)
+
+        return has_task
 
     def change(
         self, kind: type[JobCancelled | JobHeld | JobReleased | JobRequeued], jobs: Iterable[JobId], actor: str

@@ -23,6 +23,9 @@ ROWS_AT_ONCE: Final = 2_000
 BY_THEMSELVES: Final = frozenset(("reason", "start_planned_ms", "message"))
 """Of a job that has not ended."""
 
+UNTOLD: Final = frozenset(("progress",))
+"""What a job says of itself is kept in its row alone: the journal cannot tell whether it is so."""
+
 
 class Reader(Protocol):
     """Where rows are read."""
@@ -117,7 +120,7 @@ class Verifier:
 
 def _compared(view: JobView) -> Iterator[str]:
     for field in fields(view):
-        if view.state.is_final or field.name not in BY_THEMSELVES:
+        if field.name not in UNTOLD and (view.state.is_final or field.name not in BY_THEMSELVES):
             yield field.name
 
 

@@ -18,10 +18,18 @@ from clearway.server.problems import Refusal
 from clearway.server.routing import PROBLEMS, dump_json, json_response, make_router, row_response
 from clearway.server.services import Services, services_of
 from clearway.server.shown import jobs_in, show_explanation
-from clearway.server.submissions import Parsed, check_names, named_jobs, note_models, parse_submission
+from clearway.server.submissions import (
+    Parsed,
+    check_names,
+    named_jobs,
+    named_tasks,
+    note_models,
+    parse_submission,
+)
 from clearway.wire.api import API, JobCounts, JobIds, JobPage, SubmitRequest, Submitted
 from clearway.wire.api_requests import JOB_ID_MAX, JobIdsModel, JobParams, SubmitModel, SubmitParams
 from clearway.wire.api_rows import encode_row, encode_rows, field_names
+from clearway.wire.jobfile import JOBS_MAX
 from clearway.wire.problems import list_names, suggest_name
 
 router = make_router()
@@ -85,12 +93,17 @@ async def _check_dependencies(services: Services, parsed: Parsed, reach: Reach) 
 
 
 async def _check_accepted(services: Services, parsed: Parsed) -> None:
-    """What accepting a job would refuse, for those that are only tried: a dependency on a number never given."""
+    """What accepting a job would refuse, for those that are only tried: a dependency on a number, or on a task,
+    that there is not."""
     named = named_jobs(parsed.jobs)
     there = {row.id for row in await services.find_jobs(named)}
     missing = next((job for job in named if job not in there), None)
     if missing is not None:
         raise Refusal(422, f"expected a job that was accepted, found a dependency on {missing}")
+    for array, task in named_tasks(parsed.jobs):
+        rows = await services.read(services.reader.find_jobs, JobQuery(array=array, limit=JOBS_MAX))
+        if all(row.array_index != task for row in rows):
+            raise Refusal(422, f"expected a task that array {array} has, found a dependency on {array}_{task}")
 
 
 # --- look -------------------------------------------------------------------------------------------------------------

@@ -21,9 +21,10 @@ from clearway.server.problems import Refusal
 from clearway.wire.api import Form, SubmitRequest, SubmittedFile
 from clearway.wire.documents import make_document
 from clearway.wire.jobfile import JOBS_MAX, Template, find_likeness, parse_job_document, parse_job_file
-from clearway.wire.problems import suggest_name
+from clearway.wire.problems import ParseError, suggest_name
 from clearway.wire.sbatch import parse_sbatch
 from clearway.wire.submission import ParsedSubmission
+from clearway.wire.texts import refuse_controls
 
 NOTES_MAX: Final = 200
 """Notes of one answer; files by the thousand say the same of each."""
@@ -100,7 +101,9 @@ class _Parser:
 
     def _parse(self, file: SubmittedFile, first_id: int) -> ParsedSubmission:
         parsed = _parse_file(file, self._user, self._now_ms, first_id)
-        jobs = tuple(_choose_tenant(job, self._reach, file.source) for job in parsed.jobs)
+        jobs = tuple(
+            _choose_tenant(job, self._reach, file.source, is_named=job.id in parsed.in_root) for job in parsed.jobs
+        )
         runs = tuple(_complete_runs(parsed.runs, file, self._folder, self._environments))
         return ParsedSubmission(jobs=jobs, runs=runs, notes=parsed.notes)
 
@@ -122,6 +125,12 @@ def named_jobs(jobs: Iterable[JobSpec]) -> tuple[JobId, ...]:
     """Jobs accepted earlier on which these depend."""
     named = (dependency.job for job in jobs for dependency in job.dependencies)
     return tuple(dict.fromkeys(job for job in named if job is not None and job < PROVISIONAL_ID))
+
+
+def named_tasks(jobs: Iterable[JobSpec]) -> tuple[tuple[JobId, int], ...]:
+    """(array, index) of tasks of arrays accepted earlier on which these depend."""
+    named = ((dependency.job, dependency.task) for job in jobs for dependency in job.dependencies)
+    return tuple(dict.fromkeys((job, task) for job, task in named if job and task is not None and job < PROVISIONAL_ID))
 
 
 def check_names(jobs: Iterable[JobSpec], cluster: ClusterView) -> None:
@@ -157,12 +166,15 @@ def is_script(file: SubmittedFile) -> bool:
     return file.form is Form.SCRIPT or (file.form is Form.AUTO and file.text.startswith("#!"))
 
 
-def _choose_tenant(job: JobSpec, reach: Reach, source: str) -> JobSpec:
-    """The job in the tenant that it names, else in the first of its user. Raises Refusal for one that is not his."""
+def _choose_tenant(job: JobSpec, reach: Reach, source: str, *, is_named: bool) -> JobSpec:
+    """The job in the tenant that it names, else in the first of its user. Raises Refusal for one that is not his.
+
+    is_named: whether it names the root, in which a job that names none is, too.
+    """
     if reach.sees(job.tenant):
         return job
     mine = reach.identity.tenants
-    if job.tenant == ROOT_TENANT and mine:
+    if job.tenant == ROOT_TENANT and mine and not is_named:
         return replace(job, tenant=mine[0])
     raise Refusal(403, f"{source}: tenant: expected one of yours ({', '.join(mine)}), found {job.tenant!r:.80}")
 
@@ -220,13 +232,15 @@ def find_home(user: str) -> str:
 
 
 def _complete_folder(workdir: str, file: SubmittedFile, cwd: str) -> str:
-    if "\0" in workdir or (cwd and not cwd.startswith("/")):
-        raise InputError(f"{file.source}: expected a folder from the root on, found {cwd or workdir!r:.80}")
-    if not workdir:
-        return cwd
-    if not workdir.startswith("/") and not cwd:
+    if cwd and not cwd.startswith("/"):
+        raise InputError(f"{file.source}: expected a folder from the root on, found {cwd!r:.80}")
+    if workdir and not workdir.startswith("/") and not cwd:
         raise InputError(f"{file.source}: workdir: expected a folder from the root on, found {workdir!r:.80}")
-    return str(PurePosixPath(cwd or "/", workdir))
+    folder = str(PurePosixPath(cwd or "/", workdir)) if workdir else cwd
+    try:
+        return refuse_controls(folder)
+    except ParseError as error:
+        raise InputError(f"{file.source}: workdir: {error}") from error
 
 
 def _find_firsts(jobs: Iterable[JobSpec]) -> tuple[JobId, ...]:

@@ -19,9 +19,13 @@ from clearway.wire.api import (
     SubmitRequest,
     SubmittedFile,
 )
+from clearway.wire.texts import CONTROLS
 
 JOB_ID_MAX = 1 << 53
 """Larger whole numbers do not survive in every reader of JSON."""
+
+ONE_LINE = f"^[^{CONTROLS}]+$"
+"""Text that shows as it is, and something of it."""
 
 Path = Annotated[str, pydantic.Field(max_length=4096, pattern=r"^[^\x00]*$")]
 Word = Annotated[str, pydantic.Field(max_length=128 << 10, pattern=r"^[^\x00]*$")]
@@ -48,7 +52,7 @@ class FileModel(Request):
     """A job file or batch script: see `api.SubmittedFile`."""
 
     text: Annotated[str, pydantic.AfterValidator(_check_unicode)] = ""
-    source: Annotated[str, pydantic.Field(min_length=1, max_length=1024, pattern=r"^[^\x00-\x1f\x7f]+$")] = "stdin"
+    source: Annotated[str, pydantic.Field(min_length=1, max_length=1024, pattern=ONE_LINE)] = "stdin"
     form: Form = Form.AUTO
     options: Annotated[tuple[Word, ...], pydantic.Field(max_length=1_000)] = ()
     args: Annotated[tuple[Word, ...], pydantic.Field(max_length=10_000)] = ()
@@ -96,7 +100,7 @@ class JobIdsModel(Request):
 class DrainModel(Request):
     """Why a node is drained."""
 
-    reason: Annotated[str, pydantic.Field(min_length=1, max_length=1024, pattern=r"^[^\x00-\x1f\x7f]+$")]
+    reason: Annotated[str, pydantic.Field(min_length=1, max_length=1024, pattern=ONE_LINE)]
 
 
 # --- queries ----------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from clearway.wire import site as site_file
 from clearway.wire.configtoml import parse_toml_document
 from clearway.wire.documents import Document, parse_document, validate_document
 from clearway.wire.problems import NOTHING, ParseError, Problem, raise_problems, suggest_name
-from clearway.wire.schema import Count, Name, Schema, Text, convert
+from clearway.wire.schema import Count, Name, Schema, Text, Word, convert
 from clearway.wire.units import DeviceRequest, Scalar, parse_devices, parse_duration, parse_power
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8642"
@@ -119,8 +119,8 @@ def _read_own_devices(value: Scalar) -> DeviceRequest | str:
 class TlsModel(Schema):
     """Files in PEM form."""
 
-    certificate: Text
-    key: Text
+    certificate: Word
+    key: Word
 
 
 class UserModel(Schema):
@@ -150,7 +150,7 @@ class KubernetesModel(Schema):
 class ConfigModel(site_file.SiteModel):
     """A configuration file."""
 
-    state_dir: Text | None = None
+    state_dir: Word | None = None
     listen: Annotated[str, convert(_read_listen)] = DEFAULT_LISTEN
     host_names: tuple[Text, ...] = ()
     tls: TlsModel | None = None

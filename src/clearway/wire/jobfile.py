@@ -86,12 +86,15 @@ def parse_job_document(document: Document, *, now_ms: int, first_id: int, user: 
     jobs: list[JobSpec] = []
     runs: list[RunSpec] = []
     notes: list[str] = []
+    in_root: set[JobId] = set()
     for (place, model), first, wanted in zip(entries, numbers, dependencies, strict=True):
         members = _make_jobs(model, first, wanted, user)
         jobs.extend(members)
+        if model.tenant == ROOT_TENANT:
+            in_root.update(job.id for job in members)
         runs.extend([_make_run(model, place, document)] * len(members))
         notes.extend(_describe_units(model, place, document))
-    return ParsedSubmission(jobs=tuple(jobs), runs=tuple(runs), notes=tuple(notes))
+    return ParsedSubmission(jobs=tuple(jobs), runs=tuple(runs), notes=tuple(notes), in_root=frozenset(in_root))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from clearway.wire.dependencies import DependencyRequest, parse_dependencies
 from clearway.wire.moments import parse_moment
 from clearway.wire.problems import NOTHING, ParseError
 from clearway.wire.ranges import ArrayTasks, parse_array
-from clearway.wire.schema import Flag, Name, Schema, Text, convert, list_one, require_items
+from clearway.wire.schema import Flag, Name, Schema, Text, Word, convert, list_one, require_items
+from clearway.wire.texts import check_interpreter, refuse_controls, refuse_nul
 from clearway.wire.tolerations import parse_tolerations
 from clearway.wire.units import (
     DeviceRequest,
@@ -93,18 +94,23 @@ def _read_variable(value: object) -> str:
     return str(value)
 
 
+def _check_script(text: str) -> str:
+    return check_interpreter(refuse_nul(text))
+
+
 Duration = Annotated[int, convert(_read_duration)]
 Delay = Annotated[int, convert(_read_delay)]
 Moment = Annotated[int, pydantic.BeforeValidator(_read_moment)]
 VariableName = Annotated[str, pydantic.Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-VariableValue = Annotated[str, pydantic.BeforeValidator(_read_variable)]
+VariableValue = Annotated[str, pydantic.BeforeValidator(_read_variable), pydantic.AfterValidator(refuse_nul)]
 Replicas = Annotated[int, pydantic.Field(strict=True, ge=1, le=REPLICAS_MAX)]
 Priority = Annotated[int, pydantic.Field(strict=True, gt=-(1 << 31), lt=1 << 31)]
 
 
-JobName = Annotated[str, pydantic.Field(max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$")]
-Script = Annotated[str, pydantic.Field(min_length=1)]
-Command = Annotated[tuple[Text, ...], pydantic.BeforeValidator(_read_command)]
+JobName = Annotated[str, pydantic.Field(max_length=256), pydantic.AfterValidator(refuse_controls)]
+Setup = Annotated[str, pydantic.AfterValidator(refuse_nul)]
+Script = Annotated[str, pydantic.Field(min_length=1), pydantic.AfterValidator(_check_script)]
+Command = Annotated[tuple[Word, ...], pydantic.BeforeValidator(_read_command)]
 
 
 OWN_KEYS: Mapping[str, pydantic.TypeAdapter[Any]] = {
@@ -221,7 +227,7 @@ class JobModel(Schema):
     latency_target: Duration | None = None
     run: Script | None = None
     command: Command | None = None
-    setup: str = ""
+    setup: Setup = ""
     workdir: Text = ""
     image: Text = ""
     tolerations: Annotated[tuple[Toleration, ...], pydantic.BeforeValidator(parse_tolerations)] = ()

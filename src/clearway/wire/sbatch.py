@@ -36,6 +36,7 @@ from clearway.wire.slurm_values import (
     parse_text,
 )
 from clearway.wire.submission import ParsedSubmission
+from clearway.wire.texts import check_interpreter
 from clearway.wire.units import parse_slurm_memory, parse_slurm_time
 
 SCRIPT_CHARACTERS_MAX: Final = 4 << 20
@@ -156,6 +157,11 @@ def _check_script(script: Script) -> None:
         line = script.text[: script.text.index("\0")].count("\n") + 1
         script.refuse(line, "", ParseError(expected="text", found="a NUL byte", hint="is it a program, not a script?"))
     raise_problems(script.problems)
+    try:
+        check_interpreter(script.text)
+    except ParseError as error:
+        script.refuse(1, "", error)
+        raise_problems(script.problems)
 
 
 def _read_directive_lines(script: Script) -> Iterator[tuple[int, list[str]]]:

@@ -73,7 +73,12 @@ def make_submission(
     run = _make_run(options, shape, script_text)
     _check_times(members[0], now_ms)
     _describe(options, members[0])
-    return ParsedSubmission(jobs=tuple(members), runs=(run,) * len(members), notes=tuple(options.notes))
+    return ParsedSubmission(
+        jobs=tuple(members),
+        runs=(run,) * len(members),
+        notes=tuple(options.notes),
+        in_root=frozenset(job.id for job in members if options.get("account") == ROOT_TENANT),
+    )
 
 
 def _make_members(array: ArrayTasks | None, first_id: int) -> list[ArrayMember | None]:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import pydantic
 
 from clearway.wire.problems import NOTHING, ParseError, Problem, list_names, suggest_name
+from clearway.wire.texts import refuse_controls, refuse_nul
 
 
 class Schema(pydantic.BaseModel):
@@ -31,8 +32,9 @@ def _refuse_boolean(value: object) -> object:
     return value
 
 
-Text = Annotated[str, pydantic.Field(max_length=4096)]
-Name = Annotated[str, pydantic.Field(min_length=1, max_length=256)]
+Text = Annotated[str, pydantic.Field(max_length=4096), pydantic.AfterValidator(refuse_controls)]
+Word = Annotated[str, pydantic.Field(max_length=4096), pydantic.AfterValidator(refuse_nul)]
+Name = Annotated[str, pydantic.Field(min_length=1, max_length=256), pydantic.AfterValidator(refuse_controls)]
 Whole = Annotated[int, pydantic.Field(strict=True)]
 Count = Annotated[int, pydantic.Field(strict=True, ge=0, lt=1 << 31)]
 Positive = Annotated[int, pydantic.Field(strict=True, ge=1, lt=1 << 31)]

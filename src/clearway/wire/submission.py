@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from clearway.model.ids import JobId
 from clearway.model.jobs import JobSpec
 from clearway.model.runs import RunSpec
 
@@ -11,11 +12,13 @@ class ParsedSubmission:
     """jobs: arrays expanded, ids rising. runs: one for each of `jobs`; members of an array share one object.
 
     notes: sentences for the submitter: how units were understood, and what was not acted upon.
+    in_root: jobs that name the root tenant; others that are in it name none.
     """
 
     jobs: tuple[JobSpec, ...]
     runs: tuple[RunSpec, ...]
     notes: tuple[str, ...] = ()
+    in_root: frozenset[JobId] = frozenset()
 
     def __post_init__(self) -> None:
         assert len(self.jobs) == len(self.runs)

@@ -411,6 +411,33 @@ def test_jobs_of_a_submission_keep_naming_one_another():
     assert [dependency.job for dependency in specs[4].dependencies] == [2, 1]
 
 
+def test_a_dependency_on_a_task_that_an_array_does_not_have_is_refused():
+    plane = Plane(devices=4).start()
+    array = [make_spec(place, array=ArrayMember(array=PROVISIONAL_ID, index=1 + place)) for place in range(2)]
+
+    def on_task(job, index, place=0):
+        task = Dependency(kind=DependencyKind.AFTER_OK, job=job, task=index)
+        return make_spec(place, dependencies=(task,))
+
+    first, early = (
+        plane.control.submit(make_submission(*jobs, scripts=["run_ms=100"] * len(jobs)))
+        for jobs in (array, [on_task(1, 2)])
+    )
+    plane.turn()
+    assert (first.result(0), early.result(0)) == ((1, 2), (3,)), "in one turn"
+    plane.submit(make_spec())
+    for job, index in ((1, 9), (1, 0), (4, 0)):
+        with pytest.raises(InputError, match=f"a task that array {job} has, found a dependency on {job}_{index}"):
+            plane.submit(on_task(job, index))
+    plane.run()
+    assert plane.state(2).is_final
+    assert plane.submit(*array, on_task(PROVISIONAL_ID, 1, 2), on_task(1, 2, 3)) == (5, 6, 7, 8), "of one submission"
+    plane.start()
+    assert plane.submit(on_task(1, 1)) == (9,), "of one that has ended, read from the journal"
+    with pytest.raises(InputError, match="1_9"):
+        plane.submit(on_task(1, 9))
+
+
 def submits(plane):
     parts = [part for event in plane.store.events for part in getattr(event, "events", (event,))]
     return [part for part in parts if isinstance(part, JobSubmitted)]

@@ -257,6 +257,17 @@ def test_verify_proves_rows_and_snapshots():
     assert checked.snapshots == [made.record]
 
 
+def test_verify_takes_what_jobs_said_of_their_progress_for_what_it_is():
+    plane = Plane(devices=2).start()
+    ended, running = plane.submit(make_spec(0), make_spec(1), scripts=["run_ms=2000", "run_ms=9000"])
+    plane.backend.said = {ended: 0.25, running: 0.5}
+    plane.run(until_ms=1_500)
+    plane.run(until_ms=5_000)
+    assert plane.state(ended).is_final
+    assert [plane.store.rows[job].progress for job in (ended, running)] == [0.25, 0.5]
+    assert verify(plane).rows == 2
+
+
 def test_verify_names_the_row_that_the_journal_does_not_make():
     plane = busy_plane(4)
     job, row = next((job, row) for job, row in plane.store.rows.items() if row.state.is_final)

@@ -118,6 +118,14 @@ def test_a_folder_that_is_not_from_the_root_on_is_refused(ask, control, workdir,
     assert control.jobs == {}
 
 
+def test_a_folder_and_a_file_with_control_characters_in_their_names_are_refused(ask, control):
+    answer = submit(ask, {"job": {"run": "x"}}, cwd="/home/ada\x1b[31m")
+    assert (answer.status_code, "U+001B" in answer.json()["detail"]) == (422, True)
+    assert submit(ask, {"text": SCRIPT, "source": "night\x9b.sh"}).status_code == 422
+    assert submit(ask, {"text": SCRIPT, "source": "night\u202e.sh"}).status_code == 422
+    assert control.jobs == {}
+
+
 def test_words_after_a_script_are_handed_on(ask, control):
     submit(ask, {"text": SCRIPT, "args": ["--seed", "7 8"]})
     assert control.runs[1].args == ("--seed", "7 8")
@@ -153,6 +161,15 @@ def test_a_trial_refuses_a_dependency_on_a_number_that_was_never_given(ask, cont
     answer = submit(ask, {"text": "#!/bin/sh\n#SBATCH -d afterok:1\n"}, params={"test_only": "true"})
     assert answer.status_code == 200
     assert len(control.jobs) == 1
+
+
+def test_a_trial_refuses_a_dependency_on_a_task_that_an_array_does_not_have(ask, control):
+    submit(ask, {"text": SCRIPT})
+    for task, status in ((3, 200), (9, 422)):
+        file = {"text": f"#!/bin/sh\n#SBATCH -d afterok:1_{task}\n"}
+        answer = submit(ask, file, params={"test_only": "true"})
+        assert answer.status_code == status
+    assert answer.json()["detail"] == "expected a task that array 1 has, found a dependency on 1_9"
 
 
 def test_the_same_key_gets_the_same_answer_once(ask, control):
@@ -298,7 +315,7 @@ def test_like_jobs_of_one_request_become_what_each_would_by_itself(reach):
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
-        (LIKE | {"name": "a\nb"}, "name: expected text that matches"),
+        (LIKE | {"name": "a\nb"}, "name: expected text without control characters"),
         (LIKE | {"name": 5}, "name: expected text, found 5"),
         (LIKE | {"name": None}, "name: expected a value, found nothing"),
         (LIKE | {"name": "\ud800"}, "half of a surrogate pair"),
@@ -328,6 +345,22 @@ def test_a_tenant_of_others_is_refused_with_the_file_that_names_it(ask, control)
     assert answer.status_code == 403
     assert answer.json()["detail"] == "f61.yaml: tenant: expected one of yours (vision), found 'nlp'"
     assert not control.jobs
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        {"job": {"run": "x", "tenant": "root"}},
+        {"text": "jobs: [{run: x}, {run: x, tenant: root}]"},
+        {"text": SCRIPT, "options": ["-A", "root"]},
+    ],
+)
+def test_the_root_is_a_tenant_of_others_too_where_it_is_named(ask, control, file):
+    answer = submit(ask, file)
+    assert answer.status_code == 403
+    assert "expected one of yours (vision), found 'root'" in answer.json()["detail"]
+    assert not control.jobs
+    assert submit(ask, file, user="op").status_code == 201
 
 
 def test_words_for_the_script_belong_to_each_file(reach):
