@@ -2,8 +2,8 @@
 
 `runs/<job>.<generation>` is made, and must not exist, before anything of the generation does: making it is the mark
 that it was started, and whoever fails to make it does not start it again. Its lines are JSON: first what was to run
-(`launch`), then what there is of it (`started`, the last one counts), how processes ended while no keeper lived
-(`exit`), then how it ended (`result`). `saved/<job>` holds the work that is safe, over all generations.
+(`launch`), then what there is of it (`started`, the last one counts), how processes ended before the run did (`exit`),
+then how it ended (`result`). `saved/<job>` holds the work that is safe, over all generations.
 
 All is done by descriptors of the directories: what a keeper writes whose state was removed goes nowhere, and never into
 the state that another one made in its place.
@@ -48,12 +48,18 @@ class Started:
 class Record:
     """One generation as its file tells it. launch: None = the keeper died before it was written, and so before anything
     ran. started: None = it died before processes were noted. result: None = the end was not seen. exits: by (pid, start
-    ticks), how processes ended that the keeper did not live to see, as of waitpid."""
+    ticks), how processes ended before the run did, as of waitpid. mains: the same of all that `started` ever named."""
 
     launch: Launch | None = None
     started: Started | None = None
     result: Report | None = None
     exits: dict[tuple[int, int], int] = field(default_factory=dict)
+    mains: frozenset[tuple[int, int]] = frozenset()
+
+    def list_earlier_exits(self) -> list[int]:
+        """How main processes ended that `started` does not name any more."""
+        named = {(pid, ticks) for pid, ticks, _ in (self.started.processes if self.started else ())}
+        return [status for key, status in self.exits.items() if key in self.mains - named]
 
 
 class Records:
@@ -83,9 +89,8 @@ class Records:
         """The generation is over."""
         self._append(report.job, report.generation, {"result": report.to_message()})
 
-    def note_exit(self, job: int, pid: int, start_ticks: int, status: int) -> None:
-        """A main process of the job ended, and no keeper saw it. It may be of a frozen run that went on since."""
-        generation = max((known for number, known in self.list() if number == job), default=0)
+    def note_exit(self, job: int, generation: int, pid: int, start_ticks: int, status: int) -> None:
+        """A main process ended, and the run has not. status: as of waitpid."""
         self._append(job, generation, {"exit": [pid, start_ticks, status]})
 
     def list_processes(self) -> dict[int, int]:
@@ -129,6 +134,7 @@ class Records:
         """What is known of a generation."""
         launch, started, result = None, None, None
         exits: dict[tuple[int, int], int] = {}
+        mains: set[tuple[int, int]] = set()
         for line in _read(_name(job, generation), self._runs):
             if "launch" in line:
                 launch = Launch.of_message(line["launch"])
@@ -136,12 +142,13 @@ class Records:
                 values = dict(line["started"])
                 values["processes"] = tuple((pid, ticks, rank) for pid, ticks, rank in values["processes"])
                 started = Started(**values)
+                mains |= {(pid, ticks) for pid, ticks, _ in started.processes}
             elif "exit" in line:
                 pid, ticks, status = line["exit"]
                 exits[pid, ticks] = status
             elif "result" in line:
                 result = Report.of_message(line["result"])
-        return Record(launch=launch, started=started, result=result, exits=exits)
+        return Record(launch=launch, started=started, result=result, exits=exits, mains=frozenset(mains))
 
     def _append(self, job: int, generation: int, line: Message) -> None:
         """A generation that was forgotten meanwhile stays so."""

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from clearway.adapters.local.keeper import contract, processes
 from clearway.adapters.local.keeper.cgroups import Group, write_text
 from clearway.adapters.local.keeper.children import make_child, setup_ranks, truncates
-from clearway.adapters.local.keeper.daemon import Removal, find_shells
+from clearway.adapters.local.keeper.daemon import Removal
+from clearway.adapters.local.keeper.hearing import find_hearing, find_limited, list_own
 from clearway.adapters.local.keeper.host import (
     ANSWER_MS,
     MOVED,
@@ -255,7 +256,7 @@ class Run:
         self.progress_tick = self.signal_tick = self.limit_tick = NEVER
         if self.group is not None:
             # One that was just forked is not in its group yet. A client without a container has nothing to wait for.
-            pids = self._jobs_own() or list(self.mains)
+            pids = self._list_own() or list(self.mains)
             if wait_ms > 0:
                 self.group.send(signal.SIGTERM, pids)
             self.group.send(signal.SIGCONT, pids)
@@ -263,17 +264,15 @@ class Run:
         self.kill_tick = min(self.kill_tick, tick_ms() + wait_ms)
         self.advance()
 
-    def _jobs_own(self) -> list[int]:
-        """Its processes, without those that only wait for what a daemon has started."""
-        clients = self.mains if self.launch.docker and not self.is_in_setup else ()
-        pids = dict.fromkeys((*self.mains, *(self.group.pids() if self.group else ())))
-        return [pid for pid in pids if pid not in clients]
+    def _list_own(self) -> list[int]:
+        return list_own(self.launch, self.group, self.mains, is_in_setup=self.is_in_setup)
 
     def ask_to_leave(self, purpose: Purpose, action: str, grace_ms: int, replicas: int = 0) -> None:
         """Let the job save within `grace_ms`, then end it; at once, if it cannot save."""
         if self.stage != "running":
             self.end(purpose, 0)
             return
+        assert self.group is not None
         launch, tick = self.launch, tick_ms()
         name = f"{self.report.job}.{self.report.generation}.{action}"
         request = {
@@ -285,9 +284,11 @@ class Run:
         has_spoken = os.path.lexists(f"{launch.job_dir}/{contract.PROGRESS}")
         contract.write_request(launch.job_dir, request, launch.uid, launch.gid)
         self.request = name
-        is_heard = self._signal_handlers(launch.preempt_signal) if launch.saves_on_signal else False
-        self.was_signalled = is_heard  # a handler that ends the process well has not completed the work
-        if not is_heard and not (has_spoken and launch.saves_on_signal):
+        own = self._list_own() if launch.saves_on_signal else []
+        number, hearing = find_hearing(own, launch.preempt_signal)
+        self.group.send(number, hearing)
+        self.was_signalled = bool(hearing)  # a handler that ends the process well has not completed the work
+        if not hearing and not (has_spoken and launch.saves_on_signal):
             self.end(purpose, grace_ms)
             return
         self.purpose = purpose
@@ -316,17 +317,6 @@ class Run:
             if self.launch.limit_signal and self.limit_tick != NEVER:
                 self.signal_tick = max(self.limit_tick - self.launch.limit_signal_before_ms, tick_ms())
         self.advance()
-
-    def _signal_handlers(self, number: int) -> bool:
-        """Send `number` to the processes that handle it, else SIGTERM to those that handle that; False = none does."""
-        assert self.group is not None
-        pids = self._jobs_own()
-        for each in (number, signal.SIGTERM):
-            hearing = [pid for pid in pids if each and processes.handles_signal(pid, each)]
-            if hearing:
-                self.group.send(each, hearing)
-                return True
-        return False
 
     def freeze(self) -> None:
         """Stop every process where it is. A run that has not begun to work is ended instead, to begin anew later."""
@@ -373,6 +363,8 @@ class Run:
             self.advance()
             return
         self.mains.pop(pid, None)
+        if self.mains:
+            self._note_exit(pid, status)
         if status == UNKNOWN_STATUS:
             self.has_unknown_end = True
         elif status and not self.bad_status:
@@ -382,6 +374,13 @@ class Run:
         elif self.mains and status and self.stage == "running" and self.purpose is None:
             self._end_gang()
         self.advance()
+        if not self.mains and self.stage == "draining":  # what is left behind may outlive this keeper
+            self._note_exit(pid, status)
+
+    def _note_exit(self, pid: int, status: int) -> None:
+        """The run goes on without it: another keeper would not find how it ended."""
+        if status != UNKNOWN_STATUS and pid in self.ticks:
+            self.host.records.note_exit(self.report.job, self.launch.generation, pid, self.ticks[pid], status)
 
     def children_ended(self, statuses: list[int | None]) -> None:
         """Main processes were over when the run was adopted. statuses: as of waitpid; None = not known."""
@@ -396,7 +395,7 @@ class Run:
         """A gang without one member is no gang."""
         self.kill_tick = tick_ms() + self.host.settings.kill_wait_ms
         if self.group is not None:
-            self.group.send(signal.SIGTERM, self._jobs_own())
+            self.group.send(signal.SIGTERM, self._list_own())
 
     def _setup_ended(self, status: int) -> None:
         if status:
@@ -436,18 +435,12 @@ class Run:
             self.end(Purpose("finished", "TIMEOUT"), settings.kill_wait_ms)
         elif tick >= self.signal_tick:
             self.signal_tick = NEVER
-            self._send_limit_signal()
+            assert self.group is not None
+            targets = find_limited(self.launch, self.group, self.mains, self._list_own())
+            self.group.send(self.launch.limit_signal, targets)
         elif tick >= self.kill_tick and self.group is not None:
             self.kill_tick = NEVER
             self.group.kill()
-
-    def _send_limit_signal(self) -> None:
-        """As `--signal`: to the shell with `B:`; else to all that it started, or to itself where that is nothing."""
-        assert self.group is not None
-        shells = find_shells(self.group, self.mains) if self.launch.docker else list(self.mains)
-        steps = [pid for pid in self._jobs_own() if pid not in shells]
-        targets = shells if self.launch.limit_signal_shell_only or not steps else steps
-        self.group.send(self.launch.limit_signal, targets)
 
     def _look_at_progress(self) -> None:
         said = contract.read_progress(self.launch.job_dir)
