@@ -423,11 +423,13 @@ class Keeper:
             else:
                 launch = record.launch
                 self._guard(lambda launch=launch, record=record: self._adopt_run(launch, record))  # type: ignore[misc]
+        for run in list(self._runs.values()):  # all is known of each by now, also where it is to move
+            self._guard(run.adopted)
 
     def _adopt_run(self, launch: Launch, record: Record) -> None:
         job, before, started = launch.job, self._runs.get(launch.job), record.started
         if started is None and launch.is_move and before is not None:
-            self._move(launch, before)
+            self._adopt_move(launch, before)
             return
         if before is not None:  # the older one was being ended so that this could start
             before.end(DROPPED, 0)
@@ -441,6 +443,16 @@ class Keeper:
             run.end(Purpose("stopped", "node_failed", "the machine restarted"), 0)
         else:
             self._adopt_processes(run, started, record)
+
+    def _adopt_move(self, launch: Launch, old: Run) -> None:
+        """What it is to take over from may have been asked already, or have ended: then its end is that of `launch`."""
+        if old.purpose is None and old.mains:
+            old.adopted()
+            self._move(launch, old)
+            return
+        old.report.generation = launch.generation
+        if old.purpose == MOVED:
+            old.successor, old.carried_limit_tick = launch, old.limit_tick
 
     def _adopt_stuck(self, launch: Launch, started: Started, report: Report) -> None:
         """How the run ended was told, but some of its processes did not."""
@@ -463,9 +475,10 @@ class Keeper:
         run.report.phase = "suspended" if is_frozen else "running"
         run.report.goes_on = started.mark != f"{run.report.job}.{run.report.generation}"
         gone = [each for each in started.processes if not self._follow(run, *each)]
+        if record.asked is not None:
+            run.was_asked(record.asked)
         gone_statuses = [self._find_exit(run, pid, ticks) for pid, ticks, _ in gone]
         run.children_ended([*record.list_earlier_exits(), *gone_statuses])
-        run.adopted()
 
     def _find_exit(self, run: Run, pid: int, ticks: int) -> int | None:
         """How a process ended that is not our child, by the kernel while its parent has not waited for it, then by the

@@ -3,7 +3,8 @@
 `runs/<job>.<generation>` is made, and must not exist, before anything of the generation does: making it is the mark
 that it was started, and whoever fails to make it does not start it again. Its lines are JSON: first what was to run
 (`launch`), then what there is of it (`started`, the last one counts), how processes ended before the run did (`exit`),
-then how it ended (`result`). `saved/<job>` holds the work that is safe, over all generations.
+that it is being ended (`asked`, the last one counts), and how it ended (`result`). `saved/<job>` holds the work that is
+safe, over all generations.
 
 All is done by descriptors of the directories: what a keeper writes whose state was removed goes nowhere, and never into
 the state that another one made in its place.
@@ -45,14 +46,33 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """That a run is being ended, written down before any of its processes hears it: what exits with 0 then may have
+    left, and not completed its work. end, value, reason: its Purpose. request: name of the request to save, "" = none.
+    is_leave: it may save and leave by itself until by_tick_ms, on the clock since boot; else what is left of it is
+    killed then. was_signalled: some process was told.
+    """
+
+    end: str
+    value: str
+    reason: str
+    request: str
+    is_leave: bool
+    was_signalled: bool
+    by_tick_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """One generation as its file tells it. launch: None = the keeper died before it was written, and so before anything
     ran. started: None = it died before processes were noted. result: None = the end was not seen. exits: by (pid, start
-    ticks), how processes ended before the run did, as of waitpid. mains: the same of all that `started` ever named."""
+    ticks), how processes ended before the run did, as of waitpid. mains: the same of all that `started` ever named.
+    asked: None = nobody has begun to end it."""
 
     launch: Launch | None = None
     started: Started | None = None
     result: Report | None = None
+    asked: Asked | None = None
     exits: dict[tuple[int, int], int] = field(default_factory=dict)
     mains: frozenset[tuple[int, int]] = frozenset()
 
@@ -84,6 +104,10 @@ class Records:
         """The main processes exist."""
         values = {name: getattr(started, name) for name in Started.__slots__}
         self._append(job, generation, {"started": values})
+
+    def note_asked(self, job: int, generation: int, asked: Asked) -> None:
+        """It is being ended."""
+        self._append(job, generation, {"asked": {name: getattr(asked, name) for name in Asked.__slots__}})
 
     def note_result(self, report: Report) -> None:
         """The generation is over."""
@@ -132,7 +156,7 @@ class Records:
 
     def read(self, job: int, generation: int) -> Record:
         """What is known of a generation."""
-        launch, started, result = None, None, None
+        launch, started, result, asked = None, None, None, None
         exits: dict[tuple[int, int], int] = {}
         mains: set[tuple[int, int]] = set()
         for line in _read(_name(job, generation), self._runs):
@@ -143,12 +167,15 @@ class Records:
                 values["processes"] = tuple((pid, ticks, rank) for pid, ticks, rank in values["processes"])
                 started = Started(**values)
                 mains |= {(pid, ticks) for pid, ticks, _ in started.processes}
+            elif "asked" in line:
+                asked = Asked(**line["asked"])
             elif "exit" in line:
                 pid, ticks, status = line["exit"]
                 exits[pid, ticks] = status
             elif "result" in line:
                 result = Report.of_message(line["result"])
-        return Record(launch=launch, started=started, result=result, exits=exits, mains=frozenset(mains))
+        mains_ever = frozenset(mains)
+        return Record(launch=launch, started=started, result=result, asked=asked, exits=exits, mains=mains_ever)
 
     def _append(self, job: int, generation: int, line: Message) -> None:
         """A generation that was forgotten meanwhile stays so."""

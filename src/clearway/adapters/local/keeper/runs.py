@@ -33,13 +33,12 @@ from clearway.adapters.local.keeper.host import (
     look_ms,
     now_ms,
     render_status,
-    split_status,
     tick_ms,
 )
 from clearway.adapters.local.keeper.messages import Launch, Report
-from clearway.adapters.local.keeper.records import Started
+from clearway.adapters.local.keeper.records import Asked, Started
 from clearway.adapters.local.keeper.spawn import Child, explain_failure, is_own_failure, make_script, spawn
-from clearway.adapters.local.keeper.verdict import Traces, judge
+from clearway.adapters.local.keeper.verdict import Traces, judge, tell_end, tell_stuck
 
 
 @dataclass(slots=True, eq=False)
@@ -218,7 +217,7 @@ class Run:
             self._end_gang()
 
     def _fail_start(self, reason: str, *, by_job: bool = False) -> None:
-        if self.purpose is None or self.purpose is MOVED:
+        if self.purpose is None or self.purpose == MOVED:
             self.end(Purpose("stopped", "unstartable" if by_job else "start_failed", reason), 0)
         else:
             self.advance()
@@ -252,6 +251,9 @@ class Run:
             self.purpose = purpose
         self.leave = None
         self.was_signalled = True
+        self.kill_tick = min(self.kill_tick, tick_ms() + wait_ms)
+        if self.purpose is not None and self.mains:
+            self._note_asked(self.purpose, self.kill_tick)
         self.stage = "draining"
         self.progress_tick = self.signal_tick = self.limit_tick = NEVER
         if self.group is not None:
@@ -261,8 +263,28 @@ class Run:
                 self.group.send(signal.SIGTERM, pids)
             self.group.send(signal.SIGCONT, pids)
             self.group.thaw()
-        self.kill_tick = min(self.kill_tick, tick_ms() + wait_ms)
         self.advance()
+
+    def _note_asked(self, purpose: Purpose, by_tick: int) -> None:
+        asked = Asked(
+            end=purpose.end,
+            value=purpose.value,
+            reason=purpose.reason,
+            request=self.request,
+            is_leave=self.leave is not None,
+            was_signalled=self.was_signalled,
+            by_tick_ms=by_tick,
+        )
+        self.host.records.note_asked(self.report.job, self.launch.generation, asked)
+
+    def was_asked(self, asked: Asked) -> None:
+        """Another keeper has begun to end it."""
+        self.purpose = Purpose(asked.end, asked.value, asked.reason)
+        self.request, self.was_signalled = asked.request, asked.was_signalled
+        if asked.is_leave:
+            self.leave = Leave(self.purpose, asked.request, asked.by_tick_ms)
+        else:
+            self.stage, self.kill_tick = "draining", asked.by_tick_ms
 
     def _list_own(self) -> list[int]:
         return list_own(self.launch, self.group, self.mains, is_in_setup=self.is_in_setup)
@@ -275,24 +297,21 @@ class Run:
         assert self.group is not None
         launch, tick = self.launch, tick_ms()
         name = f"{self.report.job}.{self.report.generation}.{action}"
-        request = {
-            "id": name,
-            "action": action,
-            "deadline": (now_ms() + grace_ms) / 1000,
-            "replicas": replicas or launch.world,
-        }
-        has_spoken = os.path.lexists(f"{launch.job_dir}/{contract.PROGRESS}")
-        contract.write_request(launch.job_dir, request, launch.uid, launch.gid)
-        self.request = name
+        request = contract.make_request(name, action, now_ms() + grace_ms, replicas or launch.world)
         own = self._list_own() if launch.saves_on_signal else []
         number, hearing = find_hearing(own, launch.preempt_signal)
-        self.group.send(number, hearing)
+        has_spoken = os.path.lexists(f"{launch.job_dir}/{contract.PROGRESS}")
+        self.request = name
         self.was_signalled = bool(hearing)  # a handler that ends the process well has not completed the work
-        if not hearing and not (has_spoken and launch.saves_on_signal):
+        can_save = self.was_signalled or (has_spoken and launch.saves_on_signal)
+        if can_save:
+            self.purpose, self.leave = purpose, Leave(purpose, name, tick + grace_ms)
+            self._note_asked(purpose, self.leave.by_tick)
+        contract.write_request(launch.job_dir, request, launch.uid, launch.gid)
+        if not can_save:
             self.end(purpose, grace_ms)
             return
-        self.purpose = purpose
-        self.leave = Leave(purpose, name, tick + grace_ms)
+        self.group.send(number, hearing)
         self.progress_tick = tick + ANSWER_MS
         self.advance()
 
@@ -302,9 +321,11 @@ class Run:
         if self.leave is not None:
             self.purpose = self.leave.purpose = purpose
             self.leave.by_tick = min(self.leave.by_tick, tick_ms() + grace_ms)
+            self._note_asked(purpose, self.leave.by_tick)
             self.advance()
-        elif self.stage == "draining" and self.purpose is MOVED:
+        elif self.stage == "draining" and self.purpose == MOVED:
             self.purpose = purpose
+            self._note_asked(purpose, self.kill_tick)
         elif self.purpose is None:
             self.ask_to_leave(purpose, "leave", grace_ms)
 
@@ -334,15 +355,7 @@ class Run:
         self.host.records.forget(self.report.job, self.launch.generation)
         contract.remove_request(launch.job_dir)
         self.launch = launch
-        self.report = Report(
-            job=launch.job,
-            generation=launch.generation,
-            goes_on=True,
-            progress=self.report.progress,
-            saved_ms=self.report.saved_ms,
-            job_dir=launch.job_dir,
-        )
-        self.report.saved_at_ms = 0
+        self.report = self.report.to_go_on(launch.generation)
         self.limit_tick = NEVER
         self.group.thaw()
         self._run()
@@ -386,6 +399,8 @@ class Run:
         """Main processes were over when the run was adopted. statuses: as of waitpid; None = not known."""
         self.has_unknown_end = None in statuses
         self.bad_status = next((status for status in statuses if status), 0)
+        if self.purpose is not None:
+            return
         if self.stage == "setup" and statuses and not self.mains and not self.has_unknown_end:
             self._setup_ended(self.bad_status)
         elif self.mains and self.bad_status and self.stage == "running":
@@ -532,10 +547,7 @@ class Run:
         """Some process does not end. Tell what became of the run, and that its devices are not free."""
         assert self.group is not None
         pids = [*self.mains, *(pid for pid in self.group.pids() if pid not in self.mains)]
-        names = ", ".join(processes.read_name(pid) for pid in pids[:3])
-        reason = f"held by {names} of job {self.report.job}, which SIGKILL did not end"
-        reason = reason if pids else f"Docker does not say that the containers of job {self.report.job} are gone"
-        self.report.stuck = [(node, index, reason) for node, index in self.launch.devices]
+        tell_stuck(self.report, self.launch.devices, [processes.read_name(pid) for pid in pids[:3]])
         self._settle()
 
     def _finish(self) -> None:
@@ -559,12 +571,7 @@ class Run:
         if purpose.end in ("dropped", "moved", "suspended"):
             self._settle_quietly(purpose)
             return
-        report.phase, report.end, report.reason = "ended", purpose.end, purpose.reason
-        if purpose.end == "finished":
-            report.outcome = purpose.value
-            report.exit_code, report.signal = split_status(self.bad_status)
-        else:
-            report.cause = purpose.value
+        tell_end(report, purpose, self.bad_status)
         self.host.records.note_result(report)
         if report.generation != self.launch.generation:  # it was to move, and its end is that of the new generation
             self.host.records.forget(report.job, self.launch.generation)
