@@ -219,12 +219,13 @@ class Keeper:
     def ended(self, run: Run) -> None:
         """See `Host.ended`."""
         job = run.report.job
-        if self._runs.get(job) is run:
-            del self._runs[job]
+        for runs in (self._runs, self._behind):  # one that waited has ended before it began
+            if runs.get(job) is run:
+                del runs[job]
         successor = run.successor
         if successor is not None and run.report.end == "":
             self._take_over(run, successor)
-        behind = self._behind.pop(job, None)
+        behind = self._behind.pop(job, None) if job not in self._runs else None
         if behind is not None:
             self._begin(behind)
 
@@ -313,8 +314,6 @@ class Keeper:
                 self._stop_nothing(job, message["generation"])
             return
         grace_ms = message["grace_ms"]
-        if run is self._behind.get(job):
-            del self._behind[job]
         if cause is None:
             run.successor = None
             is_inactive = run.stage in ("queued", "frozen", "freezing")
