@@ -9,10 +9,12 @@ safe, over all generations.
 All is done by descriptors of the directories: what a keeper writes whose state was removed goes nowhere, and never into
 the state that another one made in its place.
 
-A line is one write, and is whole when its newline is there. Nothing is forced to the disk: what was written survives
-the death of the keeper, and when the machine dies so does every job, which the boot id tells.
+A line is one write, of which no part stays where not all of it has room; it is whole when its newline is there. Nothing
+is forced to the disk: what was written survives the death of the keeper, and when the machine dies so does every job,
+which the boot id tells.
 """
 
+import errno
 import json
 import os
 from dataclasses import dataclass, field
@@ -197,8 +199,12 @@ def _open_folder(path: Path) -> int:
 
 
 def _write(descriptor: int, line: bytes) -> None:
+    """All of it, or nothing. Raises OSError."""
     try:
-        os.write(descriptor, line)
+        before = os.fstat(descriptor).st_size
+        if os.write(descriptor, line) < len(line):  # as the kernel does where a part of it has room
+            os.ftruncate(descriptor, before)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     finally:
         os.close(descriptor)
 
