@@ -1,5 +1,8 @@
 """A keeper without processes: what it would start, signal and tell is only noted."""
 
+import errno
+import os
+import resource
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -110,3 +113,19 @@ def noted_keeper(state: Path) -> Iterator[NotedKeeper]:
         yield keeper
     finally:
         keeper._selector.close()
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """No file grows beyond `size`: the kernel then writes what has room, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def refuse(*_arguments: object, **_more: object) -> None:
+    """Stands for a call of the system that fails."""
+    raise OSError(errno.EIO, os.strerror(errno.EIO))

@@ -45,6 +45,8 @@ RESULTS_MS: Final = 3_600_000
 STALE_MAX: Final = 1_000
 """Entries of runs that are over, or due at another time, that may stand in the heap before it is cleared of them."""
 IDLE_CHECK_MS: Final = 1_000
+PAY_MS: Final = 1_000
+"""How often it is tried again to write what could not be written."""
 UNTIDY_MAX: Final = 5_000
 """Runs that were told and whose files are still there. They are taken away when there is nothing else to do: it takes
 the disk as long as a start, and starts go first."""
@@ -70,7 +72,7 @@ class Keeper:
         self._due: list[tuple[int, int, Run]] = []
         self._sequence = 0
         self._untidy: deque[tuple[tuple[int, int], Report]] = deque()
-        self._busy_tick = tick_ms()
+        self._busy_tick = self._pay_tick = tick_ms()
         self._patience_ms = max(settings.idle_exit_ms, FIRST_VISIT_MS)
         self._selector = selectors.EpollSelector()
         self._wire = Wire(self._selector, self._readers, lambda line: self._guard(lambda: self._obey(line)))
@@ -101,6 +103,7 @@ class Keeper:
         while not self._is_over:
             self._wait()
             self._advance_due()
+        self.records.pay()
         if self._home.is_here:
             self._tidy(len(self._untidy))
         self._runners.end_all()
@@ -118,11 +121,18 @@ class Keeper:
                 self._guard(take)
             if self._wire.is_of(key.fd) and mask & selectors.EVENT_WRITE:
                 self._wire.flush()
+        self._pay()
         if self._home.is_newly_lost(tick_ms()):
             self._give_up()
         if not self._due or not self._runs:  # what is due of a run that has ended, such as its time limit, stays there
             self._runners.end_idle()
             self._exit_if_idle()
+
+    def _pay(self) -> None:
+        """Write what could not be written, once in a while."""
+        if self.records.obstacle and tick_ms() >= self._pay_tick:
+            self._pay_tick = tick_ms() + PAY_MS
+            self.records.pay()
 
     def _give_up(self) -> None:
         """The state was removed: nobody finds the runs again, and another keeper may give their devices away."""
@@ -151,7 +161,7 @@ class Keeper:
                 self._guard(run.advance)
 
     def _exit_if_idle(self) -> None:
-        if self._runs or self._behind or self._wire.is_open:
+        if self._runs or self._behind or self._wire.is_open or self.records.owes_lines:
             self._busy_tick = tick_ms()
         elif tick_ms() - max(self._busy_tick, self._wire.left_tick) > self._patience_ms:
             self._is_over = True
@@ -255,7 +265,14 @@ class Keeper:
     def _start(self, message: Message) -> None:
         launch = Launch.of_message(message["launch"])
         job = launch.job
-        if launch.generation <= self._generations.get(job, 0) or not self.records.begin(launch, message[LINE]):
+        if launch.generation <= self._generations.get(job, 0):
+            return
+        try:
+            is_new = self.records.begin(launch, message[LINE])
+        except OSError as error:
+            self._refuse(launch, f"write down its start: {error.strerror}")
+            return
+        if not is_new:
             return
         self._generations[job] = launch.generation
         old = self._runs.get(job)
@@ -269,6 +286,21 @@ class Keeper:
             old.end(DROPPED, 0)
         else:
             self._begin(self._make_run(launch))
+
+    def _refuse(self, launch: Launch, reason: str) -> None:
+        """A start that fails before there is anything of it. What the job has of before ends too: its place is the
+        controller's again when it hears of this."""
+        self._generations[launch.job] = launch.generation  # else it might be started once that was told
+        self._behind.pop(launch.job, None)
+        purpose, old = Purpose("stopped", "start_failed", reason), self._runs.get(launch.job)
+        if old is None or old.report.ended_ms:
+            self._make_run(launch).end(purpose, 0)
+        elif launch.is_move:  # it saves first, as for the move
+            old.leave_for(purpose, launch.grace_ms)
+        else:
+            old.successor = None
+            old.report.generation = launch.generation
+            old.end(purpose, 0)
 
     def _make_run(self, launch: Launch) -> Run:
         saved_ms = self.records.read_saved(launch.job) if launch.generation > 1 else 0

@@ -557,8 +557,9 @@ class Run:
             self.host.announce(self.report)
         else:
             self._settle()
-        if self.group is not None:
-            self.group.remove()
+        with contextlib.suppress(OSError):
+            if self.group is not None:
+                self.group.remove()
         self.host.ended(self)
 
     def _settle(self) -> None:
