@@ -78,6 +78,11 @@ def _number(value: Any) -> float:
     return float(value) if _is_number(value) and abs(value) < 1e300 else 0.0
 
 
+def make_request(name: str, action: str, deadline_ms: int, replicas: int) -> dict[str, Any]:
+    """What the job is asked. deadline_ms: Unix time at which it is ended."""
+    return {"id": name, "action": action, "deadline": deadline_ms / 1000, "replicas": replicas}
+
+
 def write_request(job_dir: str, request: dict[str, Any], uid: int | None, gid: int | None) -> None:
     """Put `request` where the job looks for it. The user may have spoilt his directory: then he gets no request."""
     path, beside = f"{job_dir}/{REQUEST}", f"{job_dir}/.{REQUEST}.new"

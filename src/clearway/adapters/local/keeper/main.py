@@ -6,7 +6,6 @@ import resource
 import selectors
 import signal
 import socket
-import struct
 import sys
 import traceback
 from collections import deque
@@ -30,23 +29,24 @@ from clearway.adapters.local.keeper.host import (
     now_ms,
     tick_ms,
 )
-from clearway.adapters.local.keeper.messages import LINE_MAX, Launch, Message, Report, render_message
-from clearway.adapters.local.keeper.records import Records, Started
+from clearway.adapters.local.keeper.messages import Launch, Message, Report
+from clearway.adapters.local.keeper.records import Record, Records, Started
 from clearway.adapters.local.keeper.runners import Runners
 from clearway.adapters.local.keeper.runs import Run
 from clearway.adapters.local.keeper.spawn import HANDLED
 from clearway.adapters.local.keeper.warden import find_family, fork_keeper
+from clearway.adapters.local.keeper.wire import Wire
 
 LINE: Final = "line"
 """What a request has beside its own: itself, as it came."""
 RESULTS_MAX: Final = 20_000
 RESULTS_MS: Final = 3_600_000
 """Results that were told are kept so many and so long, for a controller that died before it wrote them down."""
-OUT_BYTES_MAX: Final = 64 << 20
-"""A controller that lets so much pile up is cut off; it connects again and asks for all there is."""
 STALE_MAX: Final = 1_000
 """Entries of runs that are over, or due at another time, that may stand in the heap before it is cleared of them."""
 IDLE_CHECK_MS: Final = 1_000
+PAY_MS: Final = 1_000
+"""How often it is tried again to write what could not be written."""
 UNTIDY_MAX: Final = 5_000
 """Runs that were told and whose files are still there. They are taken away when there is nothing else to do: it takes
 the disk as long as a start, and starts go first."""
@@ -72,13 +72,10 @@ class Keeper:
         self._due: list[tuple[int, int, Run]] = []
         self._sequence = 0
         self._untidy: deque[tuple[tuple[int, int], Report]] = deque()
-        self._busy_tick = tick_ms()
+        self._busy_tick = self._pay_tick = tick_ms()
         self._patience_ms = max(settings.idle_exit_ms, FIRST_VISIT_MS)
         self._selector = selectors.EpollSelector()
-        self._client: socket.socket | None = None
-        self._in = bytearray()
-        self._out = bytearray()
-        self._is_greeted = False
+        self._wire = Wire(self._selector, self._readers, lambda line: self._guard(lambda: self._obey(line)))
         self._is_over = False
         self._operations: dict[str, Callable[[Message], None]] = {
             "connect": self._connect,
@@ -106,6 +103,7 @@ class Keeper:
         while not self._is_over:
             self._wait()
             self._advance_due()
+        self.records.pay()
         if self._home.is_here:
             self._tidy(len(self._untidy))
         self._runners.end_all()
@@ -121,17 +119,24 @@ class Keeper:
             take = self._readers.get(key.fd)
             if take is not None and mask & selectors.EVENT_READ:
                 self._guard(take)
-            if self._client is not None and key.fd == self._client.fileno() and mask & selectors.EVENT_WRITE:
-                self._flush()
+            if self._wire.is_of(key.fd) and mask & selectors.EVENT_WRITE:
+                self._wire.flush()
+        self._pay()
         if self._home.is_newly_lost(tick_ms()):
             self._give_up()
         if not self._due or not self._runs:  # what is due of a run that has ended, such as its time limit, stays there
             self._runners.end_idle()
             self._exit_if_idle()
 
+    def _pay(self) -> None:
+        """Write what could not be written, once in a while."""
+        if self.records.obstacle and tick_ms() >= self._pay_tick:
+            self._pay_tick = tick_ms() + PAY_MS
+            self.records.pay()
+
     def _give_up(self) -> None:
         """The state was removed: nobody finds the runs again, and another keeper may give their devices away."""
-        self._hang_up()
+        self._wire.hang_up()
         self._untidy.clear()
         self._behind.clear()
         self._patience_ms = 0
@@ -156,9 +161,9 @@ class Keeper:
                 self._guard(run.advance)
 
     def _exit_if_idle(self) -> None:
-        if self._runs or self._behind or self._client is not None:
+        if self._runs or self._behind or self._wire.is_open or self.records.owes_lines:
             self._busy_tick = tick_ms()
-        elif tick_ms() - self._busy_tick > self._patience_ms:
+        elif tick_ms() - max(self._busy_tick, self._wire.left_tick) > self._patience_ms:
             self._is_over = True
 
     # --- what runs need ----------------------------------------------------------------------------------------------
@@ -167,7 +172,7 @@ class Keeper:
         """See `Host.announce`."""
         if report.phase == "ended":
             self._keep(report)
-        self._send({"op": "report", "run": report.to_message()})
+        self._wire.send({"op": "report", "run": report.to_message()})
 
     def _keep(self, report: Report) -> None:
         tick = tick_ms()
@@ -224,12 +229,13 @@ class Keeper:
     def ended(self, run: Run) -> None:
         """See `Host.ended`."""
         job = run.report.job
-        if self._runs.get(job) is run:
-            del self._runs[job]
+        for runs in (self._runs, self._behind):  # one that waited has ended before it began
+            if runs.get(job) is run:
+                del runs[job]
         successor = run.successor
         if successor is not None and run.report.end == "":
             self._take_over(run, successor)
-        behind = self._behind.pop(job, None)
+        behind = self._behind.pop(job, None) if job not in self._runs else None
         if behind is not None:
             self._begin(behind)
 
@@ -259,7 +265,14 @@ class Keeper:
     def _start(self, message: Message) -> None:
         launch = Launch.of_message(message["launch"])
         job = launch.job
-        if launch.generation <= self._generations.get(job, 0) or not self.records.begin(launch, message[LINE]):
+        if launch.generation <= self._generations.get(job, 0):
+            return
+        try:
+            is_new = self.records.begin(launch, message[LINE])
+        except OSError as error:
+            self._refuse(launch, f"write down its start: {error.strerror}")
+            return
+        if not is_new:
             return
         self._generations[job] = launch.generation
         old = self._runs.get(job)
@@ -273,6 +286,21 @@ class Keeper:
             old.end(DROPPED, 0)
         else:
             self._begin(self._make_run(launch))
+
+    def _refuse(self, launch: Launch, reason: str) -> None:
+        """A start that fails before there is anything of it. What the job has of before ends too: its place is the
+        controller's again when it hears of this."""
+        self._generations[launch.job] = launch.generation  # else it might be started once that was told
+        self._behind.pop(launch.job, None)
+        purpose, old = Purpose("stopped", "start_failed", reason), self._runs.get(launch.job)
+        if old is None or old.report.ended_ms:
+            self._make_run(launch).end(purpose, 0)
+        elif launch.is_move:  # it saves first, as for the move
+            old.leave_for(purpose, launch.grace_ms)
+        else:
+            old.successor = None
+            old.report.generation = launch.generation
+            old.end(purpose, 0)
 
     def _make_run(self, launch: Launch) -> Run:
         saved_ms = self.records.read_saved(launch.job) if launch.generation > 1 else 0
@@ -318,8 +346,6 @@ class Keeper:
                 self._stop_nothing(job, message["generation"])
             return
         grace_ms = message["grace_ms"]
-        if run is self._behind.get(job):
-            del self._behind[job]
         if cause is None:
             run.successor = None
             is_inactive = run.stage in ("queued", "frozen", "freezing")
@@ -333,7 +359,7 @@ class Keeper:
         if (job, generation) not in self._results:
             ended = Report(job=job, generation=generation, phase="ended", end="finished", outcome="CANCELLED")
             ended.ended_ms = now_ms()
-            self._send({"op": "report", "run": ended.to_message()})
+            self._wire.send({"op": "report", "run": ended.to_message()})
 
     def _suspend(self, message: Message) -> None:
         run = self._find(message)
@@ -352,7 +378,7 @@ class Keeper:
 
     def _ping(self, _message: Message) -> None:
         """Whether we are alive is asked by somebody who waits for the answer."""
-        self._send({"op": "pong"})
+        self._wire.send({"op": "pong"})
 
     def _shutdown(self, _message: Message) -> None:
         """End, if nothing runs."""
@@ -381,8 +407,8 @@ class Keeper:
             if report.stuck or ((report.job, report.generation) in held and not report.ended_ms):
                 reports += [report]
         known = [report.to_message() for report in reports]
-        self._is_greeted = True
-        self._send(
+        self._wire.is_greeted = True
+        self._wire.send(
             {"op": "connected", "runs": known, "notes": self.groups.notes, "devices": self.groups.device_obstacle}
         )
 
@@ -426,13 +452,15 @@ class Keeper:
                 self._generations.pop(job)
                 self.records.forget(job, generation)
             else:
-                launch, started = record.launch, record.started
-                self._guard(lambda launch=launch, started=started: self._adopt_run(launch, started))  # type: ignore[misc]
+                launch = record.launch
+                self._guard(lambda launch=launch, record=record: self._adopt_run(launch, record))  # type: ignore[misc]
+        for run in list(self._runs.values()):  # all is known of each by now, also where it is to move
+            self._guard(run.adopted)
 
-    def _adopt_run(self, launch: Launch, started: Started | None) -> None:
-        job, before = launch.job, self._runs.get(launch.job)
+    def _adopt_run(self, launch: Launch, record: Record) -> None:
+        job, before, started = launch.job, self._runs.get(launch.job), record.started
         if started is None and launch.is_move and before is not None:
-            self._move(launch, before)
+            self._adopt_move(launch, before)
             return
         if before is not None:  # the older one was being ended so that this could start
             before.end(DROPPED, 0)
@@ -445,7 +473,17 @@ class Keeper:
         elif started.boot != self.boot:
             run.end(Purpose("stopped", "node_failed", "the machine restarted"), 0)
         else:
-            self._adopt_processes(run, started)
+            self._adopt_processes(run, started, record)
+
+    def _adopt_move(self, launch: Launch, old: Run) -> None:
+        """What it is to take over from may have been asked already, or have ended: then its end is that of `launch`."""
+        if old.purpose is None and old.mains:
+            old.adopted()
+            self._move(launch, old)
+            return
+        old.report.generation = launch.generation
+        if old.purpose == MOVED:
+            old.successor, old.carried_limit_tick = launch, old.limit_tick
 
     def _adopt_stuck(self, launch: Launch, started: Started, report: Report) -> None:
         """How the run ended was told, but some of its processes did not."""
@@ -454,7 +492,7 @@ class Keeper:
             run.group = self.groups.open(started.mark)
         run.advance()
 
-    def _adopt_processes(self, run: Run, started: Started) -> None:
+    def _adopt_processes(self, run: Run, started: Started, record: Record) -> None:
         run.mark = started.mark
         run.group = self.groups.open(started.mark)
         run.report.started_ms, run.report.resized_ms = started.started_ms, started.resized_ms
@@ -468,8 +506,10 @@ class Keeper:
         run.report.phase = "suspended" if is_frozen else "running"
         run.report.goes_on = started.mark != f"{run.report.job}.{run.report.generation}"
         gone = [each for each in started.processes if not self._follow(run, *each)]
-        run.children_ended([self._find_exit(run, pid, ticks) for pid, ticks, _ in gone])
-        run.adopted()
+        if record.asked is not None:
+            run.was_asked(record.asked)
+        gone_statuses = [self._find_exit(run, pid, ticks) for pid, ticks, _ in gone]
+        run.children_ended([*record.list_earlier_exits(), *gone_statuses])
 
     def _find_exit(self, run: Run, pid: int, ticks: int) -> int | None:
         """How a process ended that is not our child, by the kernel while its parent has not waited for it, then by the
@@ -502,76 +542,13 @@ class Keeper:
     # --- the socket --------------------------------------------------------------------------------------------------
 
     def _accept(self, listener: socket.socket) -> None:
-        client, _ = listener.accept()
-        credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        _, uid, _ = struct.unpack("3i", credentials)
-        if uid not in (0, os.getuid()) or self._home.is_lost:
-            client.close()
-            return
-        self._hang_up()
-        client.setblocking(False)
-        self._client, self._patience_ms = client, self.settings.idle_exit_ms
-        self._readers[client.fileno()] = self._read
-        self._selector.register(client.fileno(), selectors.EVENT_READ)
-
-    def _hang_up(self) -> None:
-        if self._client is not None:
-            self._readers.pop(self._client.fileno(), None)
-            self._selector.unregister(self._client.fileno())
-            self._client.close()
-        self._client = None
-        self._is_greeted = False
-        self._in.clear()
-        self._out.clear()
-        self._busy_tick = tick_ms()
-
-    def _read(self) -> None:
-        assert self._client is not None
-        try:
-            data = self._client.recv(1 << 20)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data or len(self._in) > LINE_MAX:
-            self._hang_up()
-            return
-        self._in.extend(data)
-        if b"\n" not in data:
-            return
-        *lines, rest = bytes(self._in).split(b"\n")
-        self._in[:] = rest
-        for line in lines:
-            self._guard(lambda line=line: self._obey(line))  # type: ignore[misc]
+        if self._wire.accept(listener, is_refused=self._home.is_lost):
+            self._patience_ms = self.settings.idle_exit_ms
 
     def _obey(self, line: bytes) -> None:
         message = json.loads(line)
         message[LINE] = line + b"\n"
         self._operations[message["op"]](message)
-
-    def _send(self, message: Message) -> None:
-        """To a controller that has said what it holds; before that, all there is to tell is in the answer to it."""
-        if self._client is None or not self._is_greeted:
-            return
-        self._out.extend(render_message(message))
-        self._flush()
-        if len(self._out) > OUT_BYTES_MAX:
-            self._hang_up()
-
-    def _flush(self) -> None:
-        assert self._client is not None
-        while self._out:
-            try:
-                sent = self._client.send(self._out)
-            except BlockingIOError:
-                break
-            except OSError:
-                self._out.clear()  # the end of the connection is read in its turn
-                break
-            del self._out[:sent]
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._out else 0)
-        if self._selector.get_key(self._client.fileno()).events != events:
-            self._selector.modify(self._client.fileno(), events)
 
 
 def main() -> None:

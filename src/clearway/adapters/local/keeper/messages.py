@@ -158,6 +158,17 @@ class Report:
         """As JSON has it."""
         return _fields(self)
 
+    def to_go_on(self, generation: int) -> "Report":
+        """Of a run that was frozen and goes on under that number."""
+        return Report(
+            job=self.job,
+            generation=generation,
+            goes_on=True,
+            progress=self.progress,
+            saved_ms=self.saved_ms,
+            job_dir=self.job_dir,
+        )
+
     @classmethod
     def of_message(cls, message: Message) -> "Report":
         """The inverse of `to_message`."""

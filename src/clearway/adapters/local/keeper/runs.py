@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from clearway.adapters.local.keeper import contract, processes
 from clearway.adapters.local.keeper.cgroups import Group, write_text
 from clearway.adapters.local.keeper.children import make_child, setup_ranks, truncates
-from clearway.adapters.local.keeper.daemon import Removal, find_shells
+from clearway.adapters.local.keeper.daemon import Removal
+from clearway.adapters.local.keeper.hearing import find_hearing, find_limited, list_own
 from clearway.adapters.local.keeper.host import (
     ANSWER_MS,
     MOVED,
@@ -32,13 +33,12 @@ from clearway.adapters.local.keeper.host import (
     look_ms,
     now_ms,
     render_status,
-    split_status,
     tick_ms,
 )
 from clearway.adapters.local.keeper.messages import Launch, Report
-from clearway.adapters.local.keeper.records import Started
+from clearway.adapters.local.keeper.records import Asked, Started
 from clearway.adapters.local.keeper.spawn import Child, explain_failure, is_own_failure, make_script, spawn
-from clearway.adapters.local.keeper.verdict import Traces, judge
+from clearway.adapters.local.keeper.verdict import Traces, judge, tell_end, tell_stuck
 
 
 @dataclass(slots=True, eq=False)
@@ -217,7 +217,7 @@ class Run:
             self._end_gang()
 
     def _fail_start(self, reason: str, *, by_job: bool = False) -> None:
-        if self.purpose is None or self.purpose is MOVED:
+        if self.purpose is None or self.purpose == MOVED:
             self.end(Purpose("stopped", "unstartable" if by_job else "start_failed", reason), 0)
         else:
             self.advance()
@@ -251,47 +251,67 @@ class Run:
             self.purpose = purpose
         self.leave = None
         self.was_signalled = True
+        self.kill_tick = min(self.kill_tick, tick_ms() + wait_ms)
+        if self.purpose is not None and self.mains:
+            self._note_asked(self.purpose, self.kill_tick)
         self.stage = "draining"
         self.progress_tick = self.signal_tick = self.limit_tick = NEVER
         if self.group is not None:
             # One that was just forked is not in its group yet. A client without a container has nothing to wait for.
-            pids = self._jobs_own() or list(self.mains)
+            pids = self._list_own() or list(self.mains)
             if wait_ms > 0:
                 self.group.send(signal.SIGTERM, pids)
             self.group.send(signal.SIGCONT, pids)
             self.group.thaw()
-        self.kill_tick = min(self.kill_tick, tick_ms() + wait_ms)
         self.advance()
 
-    def _jobs_own(self) -> list[int]:
-        """Its processes, without those that only wait for what a daemon has started."""
-        clients = self.mains if self.launch.docker and not self.is_in_setup else ()
-        pids = dict.fromkeys((*self.mains, *(self.group.pids() if self.group else ())))
-        return [pid for pid in pids if pid not in clients]
+    def _note_asked(self, purpose: Purpose, by_tick: int) -> None:
+        asked = Asked(
+            end=purpose.end,
+            value=purpose.value,
+            reason=purpose.reason,
+            request=self.request,
+            is_leave=self.leave is not None,
+            was_signalled=self.was_signalled,
+            by_tick_ms=by_tick,
+        )
+        self.host.records.note_asked(self.report.job, self.launch.generation, asked)
+
+    def was_asked(self, asked: Asked) -> None:
+        """Another keeper has begun to end it."""
+        self.purpose = Purpose(asked.end, asked.value, asked.reason)
+        self.request, self.was_signalled = asked.request, asked.was_signalled
+        if asked.is_leave:
+            self.leave = Leave(self.purpose, asked.request, asked.by_tick_ms)
+        else:
+            self.stage, self.kill_tick = "draining", asked.by_tick_ms
+
+    def _list_own(self) -> list[int]:
+        return list_own(self.launch, self.group, self.mains, is_in_setup=self.is_in_setup)
 
     def ask_to_leave(self, purpose: Purpose, action: str, grace_ms: int, replicas: int = 0) -> None:
         """Let the job save within `grace_ms`, then end it; at once, if it cannot save."""
         if self.stage != "running":
             self.end(purpose, 0)
             return
+        assert self.group is not None
         launch, tick = self.launch, tick_ms()
         name = f"{self.report.job}.{self.report.generation}.{action}"
-        request = {
-            "id": name,
-            "action": action,
-            "deadline": (now_ms() + grace_ms) / 1000,
-            "replicas": replicas or launch.world,
-        }
+        request = contract.make_request(name, action, now_ms() + grace_ms, replicas or launch.world)
+        own = self._list_own() if launch.saves_on_signal else []
+        number, hearing = find_hearing(own, launch.preempt_signal)
         has_spoken = os.path.lexists(f"{launch.job_dir}/{contract.PROGRESS}")
-        contract.write_request(launch.job_dir, request, launch.uid, launch.gid)
         self.request = name
-        is_heard = self._signal_handlers(launch.preempt_signal) if launch.saves_on_signal else False
-        self.was_signalled = is_heard  # a handler that ends the process well has not completed the work
-        if not is_heard and not (has_spoken and launch.saves_on_signal):
+        self.was_signalled = bool(hearing)  # a handler that ends the process well has not completed the work
+        can_save = self.was_signalled or (has_spoken and launch.saves_on_signal)
+        if can_save:
+            self.purpose, self.leave = purpose, Leave(purpose, name, tick + grace_ms)
+            self._note_asked(purpose, self.leave.by_tick)
+        contract.write_request(launch.job_dir, request, launch.uid, launch.gid)
+        if not can_save:
             self.end(purpose, grace_ms)
             return
-        self.purpose = purpose
-        self.leave = Leave(purpose, name, tick + grace_ms)
+        self.group.send(number, hearing)
         self.progress_tick = tick + ANSWER_MS
         self.advance()
 
@@ -301,9 +321,11 @@ class Run:
         if self.leave is not None:
             self.purpose = self.leave.purpose = purpose
             self.leave.by_tick = min(self.leave.by_tick, tick_ms() + grace_ms)
+            self._note_asked(purpose, self.leave.by_tick)
             self.advance()
-        elif self.stage == "draining" and self.purpose is MOVED:
+        elif self.stage == "draining" and self.purpose == MOVED:
             self.purpose = purpose
+            self._note_asked(purpose, self.kill_tick)
         elif self.purpose is None:
             self.ask_to_leave(purpose, "leave", grace_ms)
 
@@ -316,17 +338,6 @@ class Run:
             if self.launch.limit_signal and self.limit_tick != NEVER:
                 self.signal_tick = max(self.limit_tick - self.launch.limit_signal_before_ms, tick_ms())
         self.advance()
-
-    def _signal_handlers(self, number: int) -> bool:
-        """Send `number` to the processes that handle it, else SIGTERM to those that handle that; False = none does."""
-        assert self.group is not None
-        pids = self._jobs_own()
-        for each in (number, signal.SIGTERM):
-            hearing = [pid for pid in pids if each and processes.handles_signal(pid, each)]
-            if hearing:
-                self.group.send(each, hearing)
-                return True
-        return False
 
     def freeze(self) -> None:
         """Stop every process where it is. A run that has not begun to work is ended instead, to begin anew later."""
@@ -344,15 +355,7 @@ class Run:
         self.host.records.forget(self.report.job, self.launch.generation)
         contract.remove_request(launch.job_dir)
         self.launch = launch
-        self.report = Report(
-            job=launch.job,
-            generation=launch.generation,
-            goes_on=True,
-            progress=self.report.progress,
-            saved_ms=self.report.saved_ms,
-            job_dir=launch.job_dir,
-        )
-        self.report.saved_at_ms = 0
+        self.report = self.report.to_go_on(launch.generation)
         self.limit_tick = NEVER
         self.group.thaw()
         self._run()
@@ -373,6 +376,8 @@ class Run:
             self.advance()
             return
         self.mains.pop(pid, None)
+        if self.mains:
+            self._note_exit(pid, status)
         if status == UNKNOWN_STATUS:
             self.has_unknown_end = True
         elif status and not self.bad_status:
@@ -382,11 +387,20 @@ class Run:
         elif self.mains and status and self.stage == "running" and self.purpose is None:
             self._end_gang()
         self.advance()
+        if not self.mains and self.stage == "draining":  # what is left behind may outlive this keeper
+            self._note_exit(pid, status)
+
+    def _note_exit(self, pid: int, status: int) -> None:
+        """The run goes on without it: another keeper would not find how it ended."""
+        if status != UNKNOWN_STATUS and pid in self.ticks:
+            self.host.records.note_exit(self.report.job, self.launch.generation, pid, self.ticks[pid], status)
 
     def children_ended(self, statuses: list[int | None]) -> None:
         """Main processes were over when the run was adopted. statuses: as of waitpid; None = not known."""
         self.has_unknown_end = None in statuses
         self.bad_status = next((status for status in statuses if status), 0)
+        if self.purpose is not None:
+            return
         if self.stage == "setup" and statuses and not self.mains and not self.has_unknown_end:
             self._setup_ended(self.bad_status)
         elif self.mains and self.bad_status and self.stage == "running":
@@ -396,7 +410,7 @@ class Run:
         """A gang without one member is no gang."""
         self.kill_tick = tick_ms() + self.host.settings.kill_wait_ms
         if self.group is not None:
-            self.group.send(signal.SIGTERM, self._jobs_own())
+            self.group.send(signal.SIGTERM, self._list_own())
 
     def _setup_ended(self, status: int) -> None:
         if status:
@@ -436,18 +450,12 @@ class Run:
             self.end(Purpose("finished", "TIMEOUT"), settings.kill_wait_ms)
         elif tick >= self.signal_tick:
             self.signal_tick = NEVER
-            self._send_limit_signal()
+            assert self.group is not None
+            targets = find_limited(self.launch, self.group, self.mains, self._list_own())
+            self.group.send(self.launch.limit_signal, targets)
         elif tick >= self.kill_tick and self.group is not None:
             self.kill_tick = NEVER
             self.group.kill()
-
-    def _send_limit_signal(self) -> None:
-        """As `--signal`: to the shell with `B:`; else to all that it started, or to itself where that is nothing."""
-        assert self.group is not None
-        shells = find_shells(self.group, self.mains) if self.launch.docker else list(self.mains)
-        steps = [pid for pid in self._jobs_own() if pid not in shells]
-        targets = shells if self.launch.limit_signal_shell_only or not steps else steps
-        self.group.send(self.launch.limit_signal, targets)
 
     def _look_at_progress(self) -> None:
         said = contract.read_progress(self.launch.job_dir)
@@ -539,10 +547,7 @@ class Run:
         """Some process does not end. Tell what became of the run, and that its devices are not free."""
         assert self.group is not None
         pids = [*self.mains, *(pid for pid in self.group.pids() if pid not in self.mains)]
-        names = ", ".join(processes.read_name(pid) for pid in pids[:3])
-        reason = f"held by {names} of job {self.report.job}, which SIGKILL did not end"
-        reason = reason if pids else f"Docker does not say that the containers of job {self.report.job} are gone"
-        self.report.stuck = [(node, index, reason) for node, index in self.launch.devices]
+        tell_stuck(self.report, self.launch.devices, [processes.read_name(pid) for pid in pids[:3]])
         self._settle()
 
     def _finish(self) -> None:
@@ -552,8 +557,9 @@ class Run:
             self.host.announce(self.report)
         else:
             self._settle()
-        if self.group is not None:
-            self.group.remove()
+        with contextlib.suppress(OSError):
+            if self.group is not None:
+                self.group.remove()
         self.host.ended(self)
 
     def _settle(self) -> None:
@@ -566,12 +572,7 @@ class Run:
         if purpose.end in ("dropped", "moved", "suspended"):
             self._settle_quietly(purpose)
             return
-        report.phase, report.end, report.reason = "ended", purpose.end, purpose.reason
-        if purpose.end == "finished":
-            report.outcome = purpose.value
-            report.exit_code, report.signal = split_status(self.bad_status)
-        else:
-            report.cause = purpose.value
+        tell_end(report, purpose, self.bad_status)
         self.host.records.note_result(report)
         if report.generation != self.launch.generation:  # it was to move, and its end is that of the new generation
             self.host.records.forget(report.job, self.launch.generation)

@@ -1,10 +1,11 @@
-"""What the end of a run means. Pure."""
+"""What the end of a run means, and how it is told. Pure."""
 
 from dataclasses import dataclass
 from typing import Final
 
 from clearway.adapters.local.keeper.contract import Progress
-from clearway.adapters.local.keeper.host import Purpose
+from clearway.adapters.local.keeper.host import Purpose, split_status
+from clearway.adapters.local.keeper.messages import Report
 
 FAILED_STARTS: Final = ("start_failed", "unstartable")
 
@@ -40,3 +41,20 @@ def judge(traces: Traces, said: Progress) -> Purpose:
     if ended_well:
         return Purpose("finished", "COMPLETED")
     return Purpose("finished", "OUT_OF_MEMORY" if traces.is_out_of_memory else "FAILED")
+
+
+def tell_end(report: Report, purpose: Purpose, bad_status: int) -> None:
+    """Put into `report` what became of its run. bad_status: see Traces."""
+    report.phase, report.end, report.reason = "ended", purpose.end, purpose.reason
+    if purpose.end == "finished":
+        report.outcome = purpose.value
+        report.exit_code, report.signal = split_status(bad_status)
+    else:
+        report.cause = purpose.value
+
+
+def tell_stuck(report: Report, devices: tuple[tuple[str, int], ...], names: list[str]) -> None:
+    """Put into `report` that its run does not leave its devices. names: of the processes that do not end."""
+    reason = f"held by {', '.join(names)} of job {report.job}, which SIGKILL did not end"
+    reason = reason if names else f"Docker does not say that the containers of job {report.job} are gone"
+    report.stuck = [(node, index, reason) for node, index in devices]

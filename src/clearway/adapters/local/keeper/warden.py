@@ -56,5 +56,12 @@ def _watch(keeper: int, records: Records) -> None:
                 jobs = records.list_processes()
             if pid in jobs:  # before it is waited for: who sees that it is gone finds the line
                 status = ended.si_status << 8 if ended.si_code == os.CLD_EXITED else ended.si_status
-                records.note_exit(jobs[pid], pid, read_start_ticks(pid), status)
+                _note_exit(records, jobs[pid], pid, status)
         os.waitpid(pid, 0)
+
+
+def _note_exit(records: Records, job: int, pid: int, status: int) -> None:
+    """In every record of the job: the process may be of a frozen run that went on since, or of one that is to move."""
+    for number, generation in records.list():
+        if number == job:
+            records.note_exit(job, generation, pid, read_start_ticks(pid), status)
