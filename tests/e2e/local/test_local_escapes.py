@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -62,42 +63,65 @@ def test_without_control_groups_marked_processes_and_their_children_are_found(tm
 FREEZER = Path("/sys/fs/cgroup/freezer")
 
 
-@pytest.mark.skipif(
+needs_freezer = pytest.mark.skipif(
     not os.access(FREEZER / "cgroup.procs", os.W_OK) or " cgroup2 " not in Path("/proc/self/mounts").read_text(),
     reason="needs a writable v1 freezer beside control groups of version 2, by which jobs are tracked",
 )
-def test_process_that_sigkill_does_not_end_is_named_and_its_devices_are_down_until_it_is_gone(tmp_path):
-    """A process in a frozen group of the v1 freezer takes no signal, as one in uninterruptible sleep."""
+
+
+@contextmanager
+def unkillable(bench, job):
+    """A job on (n1, 2) of which a child takes no signal, as one in uninterruptible sleep does not: it is in a frozen
+    group of the v1 freezer. Yields its pid, and what thaws it."""
     frozen = FREEZER / f"clearway-test-{os.getpid()}"
-    with local_bench(tmp_path) as bench:
-        bench.add(5, f"sleep 600 & echo $! > {tmp_path}/pid; wait", limit_ms=400)
-        bench.start(5, 1, (1, (2,)))
-        bench.wait(JobStarted, 5)
-        wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "the child")
-        pid = int((tmp_path / "pid").read_text())
-        frozen.mkdir()
-        try:
-            (frozen / "cgroup.procs").write_text(str(pid))
-            (frozen / "freezer.state").write_text("FROZEN")
-            finished = bench.wait(JobFinished, 5)
-            down = bench.wait(DeviceDown)
-            assert (down.node, down.device) == ("n1", 2)
-            assert f"held by pid {pid} (" in down.reason
-            assert bench.events.index(down) < bench.events.index(finished)
-            assert finished.outcome is Outcome.TIMEOUT
-            assert not [event for event in bench.observe() if isinstance(event, DeviceUp)]
-            again = bench.reconnect()
-            assert [(event.node, event.device) for event in again if isinstance(event, DeviceDown)] == [("n1", 2)]
-            os.kill(bench.keeper_pid(), signal.SIGKILL)
-            again = bench.reconnect()
-            assert [(event.node, event.device) for event in again if isinstance(event, DeviceDown)] == [("n1", 2)]
-            (frozen / "freezer.state").write_text("THAWED")
-            up = bench.wait(DeviceUp)
-            assert (up.node, up.device) == ("n1", 2)
-            assert not is_alive(pid)
-        finally:
-            (frozen / "freezer.state").write_text("THAWED")
-            if is_alive(pid):
-                os.kill(pid, signal.SIGKILL)
-            wait_until(lambda: not is_alive(pid), "the end of the child")
-            frozen.rmdir()
+    noted = bench.workdir / "pid"
+    bench.add(job, f"sleep 600 & echo $! > {noted}; wait", limit_ms=400)
+    bench.start(job, 1, (1, (2,)))
+    bench.wait(JobStarted, job)
+    wait_until(lambda: noted.exists() and noted.read_text(), "the child")
+    pid = int(noted.read_text())
+    frozen.mkdir()
+    try:
+        (frozen / "cgroup.procs").write_text(str(pid))
+        (frozen / "freezer.state").write_text("FROZEN")
+        yield pid, lambda: (frozen / "freezer.state").write_text("THAWED")
+    finally:
+        (frozen / "freezer.state").write_text("THAWED")
+        if is_alive(pid):
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not is_alive(pid), "the end of the child")
+        frozen.rmdir()
+
+
+@needs_freezer
+def test_process_that_sigkill_does_not_end_is_named_and_its_devices_are_down_until_it_is_gone(tmp_path):
+    with local_bench(tmp_path) as bench, unkillable(bench, 5) as (pid, thaw):
+        finished = bench.wait(JobFinished, 5)
+        down = bench.wait(DeviceDown)
+        assert (down.node, down.device) == ("n1", 2)
+        assert f"held by pid {pid} (" in down.reason
+        assert bench.events.index(down) < bench.events.index(finished)
+        assert finished.outcome is Outcome.TIMEOUT
+        assert not [event for event in bench.observe() if isinstance(event, DeviceUp)]
+        again = bench.reconnect()
+        assert [(event.node, event.device) for event in again if isinstance(event, DeviceDown)] == [("n1", 2)]
+        os.kill(bench.keeper_pid(), signal.SIGKILL)
+        again = bench.reconnect()
+        assert [(event.node, event.device) for event in again if isinstance(event, DeviceDown)] == [("n1", 2)]
+        thaw()
+        up = bench.wait(DeviceUp)
+        assert (up.node, up.device) == ("n1", 2)
+        assert not is_alive(pid)
+
+
+@needs_freezer
+def test_devices_are_up_again_of_a_process_that_ended_when_no_keeper_lived(tmp_path):
+    with local_bench(tmp_path) as bench, unkillable(bench, 5) as (pid, thaw):
+        bench.wait(DeviceDown)
+        bench.wait(JobFinished, 5)
+        bench.observe()
+        os.kill(bench.keeper_pid(), signal.SIGKILL)
+        thaw()
+        wait_until(lambda: not is_alive(pid), "its end")
+        up = bench.wait(DeviceUp)
+        assert (up.node, up.device) == ("n1", 2)

@@ -183,6 +183,8 @@ class LocalBackend:
         reports = [Report.of_message(message) for message in answer["runs"]]
         for report in sorted(reports, key=lambda report: (report.job, report.generation)):
             self._take(now_ms, report)
+        for job in sorted(set(self._stuck.values()) - {report.job for report in reports if report.stuck}):
+            self._free_stuck(now_ms, job)  # its processes ended while no keeper lived
         known = {(report.job, report.generation) for report in reports}
         for job, note in list(self._jobs.items()):
             if not known & {(job, note.generation), (job, note.before)}:
@@ -490,11 +492,14 @@ class LocalBackend:
             if device not in self._stuck:
                 self._stuck[device] = job
                 self._due.append(DeviceDown(now_ms, *device, reason=reason))
-        if not report.stuck and job in self._stuck.values():
-            for device in [each for each, holder in self._stuck.items() if holder == job]:
-                del self._stuck[device]
-                if device not in self._down.devices and device not in self._avoided:
-                    self._due.append(DeviceUp(now_ms, *device))
+        if not report.stuck:
+            self._free_stuck(now_ms, job)
+
+    def _free_stuck(self, now_ms: int, job: JobId) -> None:
+        for device in sorted(each for each, holder in self._stuck.items() if holder == job):
+            del self._stuck[device]
+            if device not in self._down.devices and device not in self._avoided:
+                self._due.append(DeviceUp(now_ms, *device))
 
     # --- failures ----------------------------------------------------------------------------------------------------
 
