@@ -29,6 +29,7 @@ from clearway.adapters.local.keeper.host import (
     now_ms,
     tick_ms,
 )
+from clearway.adapters.local.keeper.log import complain
 from clearway.adapters.local.keeper.messages import Launch, Message, Report
 from clearway.adapters.local.keeper.records import Record, Records, Started
 from clearway.adapters.local.keeper.runners import Runners
@@ -149,8 +150,7 @@ class Keeper:
         try:
             take()
         except Exception:
-            traceback.print_exc()
-            sys.stderr.flush()
+            complain(traceback.format_exc())
 
     def _advance_due(self) -> None:
         tick = tick_ms()

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from clearway.adapters.local.keeper.log import complain
 from clearway.adapters.local.keeper.messages import Launch, Message, Report, render_message
 
 _APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
@@ -99,7 +100,7 @@ class Records:
         self._owed: dict[tuple[int, int], list[Message]] = {}
         self._owed_saved: dict[int, int] = {}
         self._owed_removals: dict[tuple[int, str], None] = {}
-        self.obstacle = ""
+        self.obstacle = self._complaint = ""
 
     @property
     def owes_lines(self) -> bool:
@@ -116,12 +117,17 @@ class Records:
             self.note_saved(job, saved_ms)
         for folder, name in list(self._owed_removals):
             self._remove(name, folder)
+        if not self.obstacle:
+            self._complaint = ""
 
     def _try(self, write: Callable[[], None]) -> bool:
         try:
             write()
         except OSError as error:
-            self.obstacle = error.strerror or str(error)
+            reason = error.strerror or str(error)
+            if reason != self._complaint:
+                complain(f"what is known of jobs cannot be written down, and will be tried again: {reason}")
+            self.obstacle = self._complaint = reason
             return False
         return True
 
