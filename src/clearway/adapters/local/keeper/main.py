@@ -372,6 +372,8 @@ class Keeper:
             return
         run.successor = None
         if run.stage in ("frozen", "freezing"):
+            if run.report.phase != "suspended":  # else nobody would ever hear of it again
+                run.tell_suspended()
             run.end(DROPPED, 0)
         else:
             run.end(Purpose("stopped", message["cause"], message["reason"]), 0)
