@@ -518,7 +518,7 @@ class Keeper:
         parent, if that is a warden of ours."""
         status = processes.read_zombie(pid, ticks)
         if status is None:
-            status = self.records.read(run.report.job, run.launch.generation).exits.get((pid, ticks))
+            status = self.records.find_exit(run.report.job, pid, ticks)
         return status
 
     def _follow(self, run: Run, pid: int, ticks: int, rank: int) -> bool:

@@ -167,6 +167,11 @@ class Records:
         """A main process ended, and the run has not. status: as of waitpid."""
         self._append(job, generation, {"exit": [pid, start_ticks, status]})
 
+    def find_exit(self, job: int, pid: int, start_ticks: int) -> int | None:
+        """How a main process ended; None = not known. In any record of the job: older wardens write into the last."""
+        known = [self.read(number, generation).exits for number, generation in self.list() if number == job]
+        return next((exits[pid, start_ticks] for exits in known if (pid, start_ticks) in exits), None)
+
     def list_processes(self) -> dict[int, int]:
         """The main processes of all runs: pid → job."""
         found: dict[int, int] = {}
