@@ -33,11 +33,12 @@ def make_launch(job: int = 5, generation: int = 1, **more: object) -> Launch:
 
 
 class NotedGroup(Group):
-    """living: pids of its processes, which end when the test says so."""
+    """living: pids of its processes, which end when the test says so. is_still: they are frozen."""
 
     def __init__(self, mark: str, living: Collection[int]) -> None:
         super().__init__(mark, "", {}, "marks")
         self.living = set(living)
+        self.is_still = False
 
     def pids(self) -> list[int]:
         return sorted(self.living)
@@ -49,7 +50,7 @@ class NotedGroup(Group):
         pass
 
     def is_frozen(self) -> bool:
-        return False
+        return self.is_still
 
 
 class NotedKeeper(Keeper):

@@ -41,6 +41,14 @@ def test_ends_of_processes_that_are_not_named_any_more_are_those_of_the_run_alon
     assert Records(tmp_path).read(5, 1).list_earlier_exits() == [3 << 8]
 
 
+def test_end_of_a_process_is_found_in_whichever_record_of_its_job_the_warden_wrote_it(tmp_path):
+    records = Records(tmp_path)
+    records.begin(make_launch())
+    records.begin(make_launch(generation=2, is_move=True))
+    records.note_exit(5, 2, 10, 11, 9)
+    assert (records.find_exit(5, 10, 11), records.find_exit(5, 10, 12), records.find_exit(6, 10, 11)) == (9, None, None)
+
+
 def test_line_that_has_no_room_leaves_no_part_of_it_behind_and_is_written_when_there_is_room(tmp_path):
     records = Records(tmp_path)
     records.begin(make_launch())

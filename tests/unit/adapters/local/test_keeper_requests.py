@@ -52,6 +52,21 @@ def test_generation_that_waits_behind_another_starts_when_that_is_gone(keeper):
     assert keeper.begun == [2]
 
 
+@pytest.mark.parametrize("stage", ["freezing", "frozen"])
+def test_job_whose_device_fails_while_it_is_frozen_is_told_suspended_once_and_is_gone(keeper, stage):
+    run = keeper.have(make_launch(), "running")
+    keeper.hear("suspend", job=5, generation=1)
+    assert keeper.told == []
+    run.group.is_still = stage == "frozen"
+    run.advance()
+    assert run.stage == stage
+    keeper.hear("fail", job=5, generation=1, cause="device_failed", reason="it fell off the bus")
+    assert [(each.generation, each.phase) for each in keeper.told] == [(1, "suspended")]
+    end_processes(run, signal.SIGKILL)
+    assert not keeper.has(5)
+    assert len(keeper.told) == 1
+
+
 # --- a start that cannot be written down ---------------------------------------------------------------------------
 
 

@@ -8,12 +8,12 @@ import errno
 import os
 import shlex
 import signal
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
 from clearway.adapters.local.keeper.device_limits import DeviceFile, deny_by_controller, deny_by_program
+from clearway.adapters.local.keeper.log import complain
 from clearway.adapters.local.keeper.processes import find_marked, send_signal
 
 CPU_PERIOD_US: Final = 100_000
@@ -351,7 +351,7 @@ class Groups:
         except OSError as error:
             if not self.device_obstacle:
                 self.device_obstacle = f"{path}: {error.strerror}"
-                print(f"jobs may open GPUs that are not theirs: {self.device_obstacle}", file=sys.stderr, flush=True)
+                complain(f"jobs may open GPUs that are not theirs: {self.device_obstacle}")
             return False
         return True
 

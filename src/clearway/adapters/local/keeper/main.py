@@ -29,6 +29,7 @@ from clearway.adapters.local.keeper.host import (
     now_ms,
     tick_ms,
 )
+from clearway.adapters.local.keeper.log import complain
 from clearway.adapters.local.keeper.messages import Launch, Message, Report
 from clearway.adapters.local.keeper.records import Record, Records, Started
 from clearway.adapters.local.keeper.runners import Runners
@@ -149,8 +150,7 @@ class Keeper:
         try:
             take()
         except Exception:
-            traceback.print_exc()
-            sys.stderr.flush()
+            complain(traceback.format_exc())
 
     def _advance_due(self) -> None:
         tick = tick_ms()
@@ -372,6 +372,8 @@ class Keeper:
             return
         run.successor = None
         if run.stage in ("frozen", "freezing"):
+            if run.report.phase != "suspended":  # else nobody would ever hear of it again
+                run.tell_suspended()
             run.end(DROPPED, 0)
         else:
             run.end(Purpose("stopped", message["cause"], message["reason"]), 0)
@@ -516,7 +518,7 @@ class Keeper:
         parent, if that is a warden of ours."""
         status = processes.read_zombie(pid, ticks)
         if status is None:
-            status = self.records.read(run.report.job, run.launch.generation).exits.get((pid, ticks))
+            status = self.records.find_exit(run.report.job, pid, ticks)
         return status
 
     def _follow(self, run: Run, pid: int, ticks: int, rank: int) -> bool:

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from clearway.adapters.local.keeper.log import complain
 from clearway.adapters.local.keeper.messages import Launch, Message, Report, render_message
 
 _APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
@@ -99,7 +100,7 @@ class Records:
         self._owed: dict[tuple[int, int], list[Message]] = {}
         self._owed_saved: dict[int, int] = {}
         self._owed_removals: dict[tuple[int, str], None] = {}
-        self.obstacle = ""
+        self.obstacle = self._complaint = ""
 
     @property
     def owes_lines(self) -> bool:
@@ -116,12 +117,17 @@ class Records:
             self.note_saved(job, saved_ms)
         for folder, name in list(self._owed_removals):
             self._remove(name, folder)
+        if not self.obstacle:
+            self._complaint = ""
 
     def _try(self, write: Callable[[], None]) -> bool:
         try:
             write()
         except OSError as error:
-            self.obstacle = error.strerror or str(error)
+            reason = error.strerror or str(error)
+            if reason != self._complaint:
+                complain(f"what is known of jobs cannot be written down, and will be tried again: {reason}")
+            self.obstacle = self._complaint = reason
             return False
         return True
 
@@ -160,6 +166,11 @@ class Records:
     def note_exit(self, job: int, generation: int, pid: int, start_ticks: int, status: int) -> None:
         """A main process ended, and the run has not. status: as of waitpid."""
         self._append(job, generation, {"exit": [pid, start_ticks, status]})
+
+    def find_exit(self, job: int, pid: int, start_ticks: int) -> int | None:
+        """How a main process ended; None = not known. In any record of the job: older wardens write into the last."""
+        known = [self.read(number, generation).exits for number, generation in self.list() if number == job]
+        return next((exits[pid, start_ticks] for exits in known if (pid, start_ticks) in exits), None)
 
     def list_processes(self) -> dict[int, int]:
         """The main processes of all runs: pid → job."""

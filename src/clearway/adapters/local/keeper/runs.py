@@ -296,12 +296,10 @@ class Run:
             return
         assert self.group is not None
         launch, tick = self.launch, tick_ms()
-        name = f"{self.report.job}.{self.report.generation}.{action}"
+        self.request = name = f"{self.report.job}.{self.report.generation}.{action}"
         request = contract.make_request(name, action, now_ms() + grace_ms, replicas or launch.world)
-        own = self._list_own() if launch.saves_on_signal else []
-        number, hearing = find_hearing(own, launch.preempt_signal)
+        number, hearing = find_hearing(self._list_own() if launch.saves_on_signal else [], launch.preempt_signal)
         has_spoken = os.path.lexists(f"{launch.job_dir}/{contract.PROGRESS}")
-        self.request = name
         self.was_signalled = bool(hearing)  # a handler that ends the process well has not completed the work
         can_save = self.was_signalled or (has_spoken and launch.saves_on_signal)
         if can_save:
@@ -491,10 +489,13 @@ class Run:
         elif self.group.is_frozen():
             self.stage = "frozen"
             self.done_ms, self.began_ms = self._done_ms(now_ms()), 0
-            self.report.phase = "suspended"
-            self.report.suspended_ms = now_ms()
-            self._note()
-            self.host.announce(self.report)
+            self.tell_suspended()
+
+    def tell_suspended(self) -> None:
+        """It stands still, or is as good as that."""
+        self.report.phase, self.report.suspended_ms = "suspended", now_ms()
+        self._note()
+        self.host.announce(self.report)
 
     def _drain(self, tick: int) -> None:
         """The main processes are over; see what they left behind."""

@@ -6,14 +6,19 @@ are lines of the record of their run, which the next keeper reads.
 
 import os
 import signal
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from clearway.adapters.local.keeper.processes import become_subreaper, name_process, read_start_ticks
 from clearway.adapters.local.keeper.records import Records
 from clearway.adapters.local.keeper.spawn import HANDLED
 
 NAME: Final = "clearway-warden"
+AGAIN_S: Final = 1.0
+"""How often it is tried again to write what could not be written."""
+Read = TypeVar("Read")
 
 
 def fork_keeper(state: Path, *descriptors: int) -> int:
@@ -53,7 +58,7 @@ def _watch(keeper: int, records: Records) -> None:
         pid = ended.si_pid
         if pid != keeper:
             if jobs is None:  # whatever comes to us was the keeper's, which started nothing after its death
-                jobs = records.list_processes()
+                jobs = _persist(records.list_processes)
             if pid in jobs:  # before it is waited for: who sees that it is gone finds the line
                 status = ended.si_status << 8 if ended.si_code == os.CLD_EXITED else ended.si_status
                 _note_exit(records, jobs[pid], pid, status)
@@ -61,7 +66,20 @@ def _watch(keeper: int, records: Records) -> None:
 
 
 def _note_exit(records: Records, job: int, pid: int, status: int) -> None:
-    """In every record of the job: the process may be of a frozen run that went on since, or of one that is to move."""
-    for number, generation in records.list():
+    """In every record of the job: the process may be of a frozen run that went on since, or of one that is to move.
+    Until that is done it stays as it is, so that the kernel says how it ended."""
+    for number, generation in _persist(records.list):
         if number == job:
             records.note_exit(job, generation, pid, read_start_ticks(pid), status)
+    while records.owes_lines:
+        time.sleep(AGAIN_S)
+        records.pay()
+
+
+def _persist(read: Callable[[], Read]) -> Read:
+    """The state may be out of reach for a while."""
+    while True:
+        try:
+            return read()
+        except OSError:
+            time.sleep(AGAIN_S)
