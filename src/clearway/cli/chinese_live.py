@@ -285,6 +285,8 @@ LIVE: Final[Mapping[str, str]] = {
     "another job": "另一个作业",
     "a job in its way": "某个阻挡它的作业",
     "job {number}": "作业 {number} ",
+    "its user holds it": "其用户将它搁置",
+    "release job {number}": "释放作业 {number}",
     "Cheapest change": "代价最小的改变",
     "Planned start": "计划开始",
     "None": "无",

@@ -1,5 +1,6 @@
 """What would help a job that waits, in words. The control plane says it by names of events, for programs."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -33,6 +34,26 @@ ANOTHER: Final = "another job"
 IN_THE_WAY: Final = "a job in its way"
 NAMED: Final = "job {number}"
 JOBS: Final = (RUNNING, ANOTHER, IN_THE_WAY, NAMED)
+
+
+HELD: Final = "its user holds it"
+RELEASE: Final = "release job {number}"
+ENGINES: Final = (HELD, RELEASE)
+"""What the control plane says in English and people read often."""
+
+_RELEASE: Final = re.compile(r"release job ([0-9]+)")
+
+
+def render_reason(session: Session, reason: Rejection) -> str:
+    """`JobHeldUser: its user holds it`: the token, which programs know, stays."""
+    token, colon, text = reason.message.partition(": ")
+    return f"{token}{colon}{session.translate(text)}"
+
+
+def render_fix(session: Session, fix: str) -> str:
+    """The cheapest change."""
+    match = _RELEASE.fullmatch(fix)
+    return fix if match is None else session.say(RELEASE, number=match[1])
 
 
 def render_help(session: Session, explanation: Explanation) -> str:

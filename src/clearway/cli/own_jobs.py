@@ -40,8 +40,8 @@ def change_own(
 
 
 def requeue_held(client: "Client", jobs: "Sequence[JobView]") -> "Change":
-    """A change that has jobs out of `jobs` wait again and held: held first, or they would start anew in between. Nothing is
-    held where one of them must not run again."""
+    """A change that has jobs out of `jobs` wait again, held. They are held first, or they would start anew in between.
+    Nothing is held where one of them must not run again."""
 
     def change(numbers: "Sequence[JobId]") -> "tuple[JobId, ...]":
         if all(job.requeue for job in jobs):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from clearway.cli.help_words import render_help
+from clearway.cli.help_words import render_fix, render_help, render_reason
 from clearway.cli.session import Session
 from clearway.cli.slurm.sinfo_text import gres_of
 from clearway.cli.slurm.squeue_text import fold_arrays
@@ -140,11 +140,11 @@ def show_explanation(session: Session, job: JobView, explanation: "Explanation |
         session.say("Job {job} waits:", job=job_name_of(job)), markup=False, style="bold", highlight=False
     )
     for reason in explanation.reasons:
-        session.screen.print(f"  {reason.message}", markup=False, soft_wrap=True)
+        session.screen.print(f"  {render_reason(session, reason)}", markup=False, soft_wrap=True)
     rows = [
         ("In the way", ", ".join(map(str, explanation.blockers[:10]))),
         ("Would help", render_help(session, explanation)),
-        ("Cheapest change", explanation.fix),
+        ("Cheapest change", render_fix(session, explanation.fix)),
         ("Planned start", _in_words(explanation.start_ms, now_ms)),
     ]
     show_pairs(session, ("", ""), [(f"  {session.translate(label)}", value) for label, value in rows if value])

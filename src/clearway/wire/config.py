@@ -113,6 +113,9 @@ def _read_own_devices(value: Scalar) -> DeviceRequest | str:
     """`auto`, or so many virtual devices, perhaps of a model."""
     if value == "auto":
         return "auto"
+    if re.match(r"[0-9]+x[0-9]", str(value)):
+        expected = "devices of this machine, such as 4 or V100:4"
+        raise ParseError(expected=expected, found=value, hint=f"for virtual nodes write `cluster: {value}`")
     return parse_devices(value)
 
 

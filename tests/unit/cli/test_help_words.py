@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 import clearway.engine
-from clearway.cli.help_words import WORDS, render_help
+from clearway.cli.help_words import HELD, RELEASE, WORDS, render_fix, render_help, render_reason
 from clearway.cli.messages import Language
 from clearway.cli.session import Session
 from clearway.engine.explain_room import DEVICES_COME_UP, DEVICES_GIVEN_BACK
@@ -72,3 +72,18 @@ def test_there_are_words_for_every_event_by_which_the_engine_says_that_a_job_is_
     assert {"JobFinished", "TimerFired"} <= named
     assert not [name for name in sorted(named) if not help_for((ReasonCode.RESOURCES, (), (name,))).islower()]
     assert named <= {event for events, _ in WORDS for event in events}
+
+
+def test_a_hold_and_what_ends_it_are_told_in_the_language_of_the_session():
+    screen = Console(file=io.StringIO())
+    chinese = Session(language=Language.CHINESE, screen=screen, notes=screen)
+    reason = Rejection(ReasonCode.HELD, f"JobHeldUser: {HELD}")
+    assert render_reason(chinese, reason) == "JobHeldUser: 其用户将它搁置"
+    assert render_fix(chinese, "release job 102") == "释放作业 102"
+    assert render_fix(chinese, "ask for at most 2 devices") == "ask for at most 2 devices"
+
+
+def test_the_engine_says_of_a_hold_what_is_translated():
+    source = (Path(clearway.engine.__file__).parent / "explain_limits.py").read_text()
+    assert f'"{HELD}"' in source
+    assert RELEASE.replace("{number}", "{spec.id}") in source

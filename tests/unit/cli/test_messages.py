@@ -11,7 +11,7 @@ import clearway.cli
 from clearway.bootstrap.comparison import COMPARED
 from clearway.cli.app import find_language, make_command
 from clearway.cli.chinese import CHINESE, POLICIES
-from clearway.cli.help_words import JOBS, WORDS
+from clearway.cli.help_words import ENGINES, JOBS, WORDS
 from clearway.cli.messages import Language, choose_language, translate
 from clearway.policies.named import POLICY_NAMES
 
@@ -60,7 +60,7 @@ def test_every_label_of_a_table_is_translated():
 
 
 def test_every_word_on_what_would_help_is_translated():
-    assert {text for _, text in WORDS} | set(JOBS) <= set(CHINESE)
+    assert {text for _, text in WORDS} | set(JOBS) | set(ENGINES) <= set(CHINESE)
 
 
 def test_every_policy_has_a_line_in_chinese():

@@ -157,3 +157,20 @@ def test_hold_of_a_job_that_runs_says_when_it_holds(desk, running):
     ended = desk.clearway("hold", "41", "42")
     assert (ended.stdout, ended.exit_code) == ("Held 2 of 2 job(s)\n", 0)
     assert ended.stderr == "Job 41 runs; it is held when it next waits\n"
+
+
+def test_user_of_whom_nobody_has_heard_is_told(desk, shared):
+    typed = desk.slurm("squeue", "-h", "-o", "%i", "-u", "bob,nosuchuser,ada")
+    assert (typed.code, typed.err) == (0, "squeue: error: Invalid user: nosuchuser\n")
+    assert sorted(typed.out.split()) == ["31", "32", "33"]
+
+
+def test_user_who_has_no_jobs_is_not_unknown(desk):
+    assert desk.slurm("squeue", "-u", "ada").err == ""
+    assert desk.slurm("squeue", "-u", "root").err == ""
+
+
+@pytest.mark.parametrize("word", ["", "  "])
+def test_job_without_a_name_is_refused(desk, word):
+    typed = desk.slurm("scancel", word)
+    assert (typed.code, typed.err) == (1, "scancel: error: Invalid job id \n")

@@ -145,6 +145,10 @@ def test_devices_and_cluster_exclude_each_other():
     assert "leave one out" in mistakes_of("devices: 4\ncluster: 1x4")[0]
 
 
+def test_virtual_nodes_in_place_of_devices_are_told_where_they_belong():
+    assert "write `cluster: 2x4:V100`" in mistakes_of("devices: 2x4:V100")[0]
+
+
 def test_virtual_devices_of_this_machine_may_have_a_model():
     devices = parse_config("devices: V100:4", source="c.yaml").devices
     assert (devices.model, devices.count) == ("V100", 4)

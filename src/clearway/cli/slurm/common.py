@@ -1,5 +1,6 @@
 """What several Slurm-named commands share."""
 
+import pwd
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -42,6 +43,26 @@ def parse_states(words: Sequence[str], refuse: Callable[[str], UsageError]) -> t
 def users_of(given: Given) -> tuple[str, ...]:
     """`-u` and `--me`."""
     return given.listed("user") or ((current_user(),) if given.has("me") else ())
+
+
+def unknown_users(client: "Client", users: Sequence[str]) -> list[str]:
+    """Those of `users` of whom neither this machine nor the control plane has heard."""
+    from clearway.ports.views import JobQuery
+
+    strangers = [user for user in users if not _is_account(user)]
+    if not strangers:
+        return []
+    whoami = client.whoami()
+    known = (whoami.user, whoami.unix_user)
+    return [user for user in strangers if user not in known and not client.count_jobs(JobQuery(users=(user,)))]
+
+
+def _is_account(user: str) -> bool:
+    try:
+        pwd.getpwnam(user)
+    except KeyError:
+        return False
+    return True
 
 
 def find_all(client: "Client", names: Sequence[str]) -> tuple[list[JobView], list[str]]:

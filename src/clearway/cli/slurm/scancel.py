@@ -39,7 +39,7 @@ def run(arguments: Sequence[str]) -> int:
             raise UsageError(f"--{refused} is not offered here; without it the job gets SIGTERM, a grace, and SIGKILL")
     if not given.operands and not any(given.has(name) for name in FILTERS):
         raise UsageError("No job identification provided")
-    names = tuple(part for word in given.operands for part in word.split() if part)
+    names = tuple(part for word in given.operands for part in (word.split() or [""]))
     for name in names:
         if not is_job_name(name):
             raise UsageError(f"Invalid job id {name}")

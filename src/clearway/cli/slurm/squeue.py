@@ -13,9 +13,11 @@ from clearway.cli.slurm.common import (
     find_all,
     is_job_name,
     parse_states,
+    unknown_users,
     users_of,
     wants_data,
     write_data,
+    write_error,
 )
 from clearway.cli.slurm.squeue_text import START_FORMAT, render_squeue
 from clearway.ports.views import JobState, JobView
@@ -61,6 +63,8 @@ def run(arguments: Sequence[str]) -> int:
     if given.operands:
         raise UsageError(f"Unrecognized option: {given.operands[0]}\ngive jobs by -j")
     with connect() as client:
+        for user in unknown_users(client, given.listed("user")):
+            write_error("squeue", f"Invalid user: {user}")
         code = _print_once(client, given)
         while given.has("iterate"):
             time.sleep(_seconds(given.get("iterate")))
