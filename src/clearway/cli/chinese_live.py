@@ -186,6 +186,10 @@ LIVE: Final[Mapping[str, str]] = {
     "{records} records, up to number {last}: whole": "{records} 条记录，至编号 {last}：完整",
     "{plans} plans from {records} records: all decided again as they were": "{records} 条记录中的 {plans} 个计划：重新决策全部一致",
     "{plans} plans from {records} records; the first that differs is at record {at}:": "{records} 条记录中的 {plans} 个计划；第一个不同之处在记录 {at}：",
+    (
+        "{plans} plans from {records} records; record {at} is decided otherwise by the policy {policy} of today, of which "
+        "this part of the journal holds the name alone: it may have changed since:"
+    ): "{records} 条记录中的 {plans} 个计划；按今天的策略 {policy}，记录 {at} 的决策不同；日志的这一部分只存有策略名称，策略此后可能已更改：",
     # Slurm's commands
     "The commands of Slurm's users: sbatch, squeue, sinfo, ...": "Slurm 用户的命令：sbatch、squeue、sinfo 等。",
     "Make sbatch, squeue, ... in a folder of your own, to be put into PATH.": "在您自己的目录中生成 sbatch、squeue 等，供加入 PATH。",
