@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from clearway.engine.dependencies import PASSING
 from clearway.engine.explain_room import BLOCKERS_MAX, DEVICES_GIVEN_BACK, Finding, make_finding
 from clearway.engine.lifecycle import HOLDING, WAITING
 from clearway.engine.limits import PROTECTED_KINDS, headroom_milli
@@ -101,6 +102,9 @@ def _find_dependency(state: ClusterState, record: JobRecord, dependency: Depende
     if dependency.delay_ms and (since_ms := state.dependencies.since_ms(job)) is not None:
         return _find_delay(state, dependency, job, since_ms + dependency.delay_ms)
     outcome = state.dependencies.outcomes.get(job)
+    if kind in PASSING and state.dependencies.can_never_start(job):
+        text = f"job {job} can never start, so {kind.value} can never be satisfied"
+        return make_finding(ReasonCode.DEPENDENCY_NEVER, text, fix=_without_dependency(job))
     if outcome is None and job in state.jobs:
         if kind is DependencyKind.AFTER and state.jobs[job].generation > 0:
             return None
@@ -137,7 +141,9 @@ def _find_array(
         event = JobStarted if kind is DependencyKind.AFTER else JobFinished
         return make_finding(code, text, blockers=missing, helped_by=(event.__name__,))
     if code is ReasonCode.DEPENDENCY_NEVER:
-        text = f"tasks of array {dependency.job} ended so that {kind.value} can never be satisfied"
+        can_start = not any(state.dependencies.can_never_start(job) for job in tasks)
+        seen = "ended so that" if can_start else "can never start, so"
+        text = f"tasks of array {dependency.job} {seen} {kind.value} can never be satisfied"
         return make_finding(code, text, fix=_without_dependency(dependency.job))
     return None
 
