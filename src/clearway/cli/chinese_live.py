@@ -282,6 +282,7 @@ LIVE: Final[Mapping[str, str]] = {
     "a running job": "某个运行中的作业",
     "another job": "另一个作业",
     "a job in its way": "某个阻挡它的作业",
+    "jobs in its way give {job} device(s) back": "阻挡它的作业共归还 {job} 个设备",
     "job {number}": "作业 {number} ",
     "Cheapest change": "代价最小的改变",
     "Planned start": "计划开始",

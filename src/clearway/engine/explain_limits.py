@@ -226,7 +226,7 @@ def _find_queue_limits(state: ClusterState, record: JobRecord, need: Need) -> li
         if is_above_all
         else "",
         needed_milli=need.milli,
-        available_milli=max(left, 0) if limits[QUEUE_DEVICES_MAX] < UNLIMITED else 0,
+        available_milli=left if limits[QUEUE_DEVICES_MAX] < UNLIMITED else 0,
         blockers=() if is_above_all else _holders(state, JOB_QUEUE, {queue}),
         helped_by=(*(() if is_above_all else DEVICES_GIVEN_BACK), QueueSet.__name__),
     )
@@ -243,12 +243,14 @@ def _holders(state: ClusterState, column: int, rows: set[int]) -> tuple[JobId, .
 class ShortLevel:
     """A tenant whose own quota and borrowing limit leave too little for a job of it or of one below; thousandths.
 
-    left: what the job could ask for at most, were this the only level. most: the same when nobody holds anything.
+    left: what the job could ask for at most, were this the only level. most: the same when nobody holds anything. over:
+    what is held beyond all that it allows, as after a change of the quota.
     """
 
     row: int
     left: int
     most: int
+    over: int
 
 
 def _find_quota(state: ClusterState, record: JobRecord, need: Need) -> list[Finding]:
@@ -275,7 +277,8 @@ def short_levels(tenants: Table, row: int, milli: int) -> list[ShortLevel]:
             most += column[TENANT_BORROW_MAX] if column[TENANT_HAS_QUOTA] else UNLIMITED
         left = max(0, most - column[TENANT_TAKEN])
         if asked > left:
-            found.append(ShortLevel(row=row, left=left + milli - asked, most=most + milli - asked_of_empty))
+            over = max(0, column[TENANT_TAKEN] - most)
+            found.append(ShortLevel(row=row, left=left + milli - asked, most=most + milli - asked_of_empty, over=over))
         asked -= min(asked, max(0, column[TENANT_KEPT] - column[TENANT_TAKEN]))
         asked_of_empty -= min(asked_of_empty, column[TENANT_KEPT])
         row = column[TENANT_PARENT]
@@ -293,7 +296,7 @@ def _find_short(state: ClusterState, level: ShortLevel, need: Need, available: i
         f"{_quota_in_words(state, level.row)}; it asks for {number_in_words(need.milli)} more",
         fix=f"ask for at most {devices_in_words(fitting)}" if fitting > 0 and (available or is_above_all) else "",
         needed_milli=need.milli,
-        available_milli=level.left,
+        available_milli=level.left - level.over,
         blockers=() if is_above_all else _holders(state, JOB_TENANT, _rows_below(state, level.row)),
         helped_by=lifts if is_above_all else (*DEVICES_GIVEN_BACK, *lifts),
     )
