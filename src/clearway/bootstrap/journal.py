@@ -15,7 +15,9 @@ from clearway.live.memory import Memory
 from clearway.live.recall import take_snapshot
 from clearway.live.replay import Replayed
 from clearway.live.replay import replay_journal as decide_again
+from clearway.live.takeover import told_policy
 from clearway.live.verify import Verifier
+from clearway.model.events import ControlStarted
 from clearway.ports.snapshots import Snapshot
 from clearway.wire.config import Config
 
@@ -101,13 +103,14 @@ def snapshot_journal(places: Places, config: Config, least: int = 1) -> Snapshot
 def replay_journal(places: Places, config: Config, progress: Callable[[int], None] | None = None) -> Replayed:
     """Decide again by the recorded events, and compare each plan with the recorded one, byte for byte.
 
-    A policy that the journal names is the configured one or one of the named ones. Raises InputError for another, and
-    as `verify_journal`.
+    Decided is by the policy that the journal holds. Where it holds only its name, as older releases wrote it, that is
+    the configured one or one of the named ones. Raises InputError for another, and as `verify_journal`.
     """
     configured = resolve_policy(config)
 
-    def make_kernel(policy_name: str) -> Kernel:
-        return Kernel(recorded_policy(policy_name, configured), RuntimeHistory())
+    def make_kernel(started: ControlStarted) -> Kernel:
+        policy = told_policy(started) or recorded_policy(started.policy, configured)
+        return Kernel(policy, RuntimeHistory())
 
     reader = open_reader(database_url(places, config))
     try:

@@ -25,7 +25,8 @@ def fit_to_pods(policy: Policy) -> Policy:
 
 
 def recorded_policy(name: str, configured: Policy) -> Policy:
-    """The policy that a journal names: the configured one, else one of the named ones. Raises InputError for another.
+    """The policy of which a journal holds the name alone: the configured one, else one of the named ones. Raises
+    InputError for another.
 
     name: "" = a journal that names none, which means the configured one.
     """

@@ -192,6 +192,10 @@ LIVE: Final[Mapping[str, str]] = {
     "{records} records, up to number {last}: whole": "{records} 条记录，至编号 {last}：完整",
     "{plans} plans from {records} records: all decided again as they were": "{records} 条记录中的 {plans} 个计划：重新决策全部一致",
     "{plans} plans from {records} records; the first that differs is at record {at}:": "{records} 条记录中的 {plans} 个计划；第一个不同之处在记录 {at}：",
+    (
+        "{plans} plans from {records} records; record {at} is decided otherwise by the policy {policy} of today, of which "
+        "this part of the journal holds the name alone: it may have changed since:"
+    ): "{records} 条记录中的 {plans} 个计划；按今天的策略 {policy}，记录 {at} 的决策不同；日志的这一部分只存有策略名称，策略此后可能已更改：",
     # Slurm's commands
     "The commands of Slurm's users: sbatch, squeue, sinfo, ...": "Slurm 用户的命令：sbatch、squeue、sinfo 等。",
     "Make sbatch, squeue, ... in a folder of your own, to be put into PATH.": "在您自己的目录中生成 sbatch、squeue 等，供加入 PATH。",
@@ -284,6 +288,7 @@ LIVE: Final[Mapping[str, str]] = {
     "a running job": "某个运行中的作业",
     "another job": "另一个作业",
     "a job in its way": "某个阻挡它的作业",
+    "jobs in its way give {job} device(s) back": "阻挡它的作业共归还 {job} 个设备",
     "job {number}": "作业 {number} ",
     "its user holds it": "其用户将它搁置",
     "release job {number}": "释放作业 {number}",

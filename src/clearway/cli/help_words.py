@@ -6,6 +6,10 @@ from typing import Final
 
 from clearway.cli.session import Session
 from clearway.model.plan import Explanation, ReasonCode, Rejection
+from clearway.model.units import MILLI
+
+LIMITS: Final = (ReasonCode.QUOTA, ReasonCode.QUEUE_LIMIT)
+"""Reasons that tell by how many devices a limit is passed."""
 
 AHEAD: Final = (ReasonCode.PRIORITY, ReasonCode.RESERVED)
 """Reasons whose jobs in the way wait themselves, so that it is others that give devices back."""
@@ -33,6 +37,8 @@ RUNNING: Final = "a running job"
 ANOTHER: Final = "another job"
 IN_THE_WAY: Final = "a job in its way"
 NAMED: Final = "job {number}"
+SEVERAL: Final = "jobs in its way give {job} device(s) back"
+"""Where one that ends may be too little."""
 JOBS: Final = (RUNNING, ANOTHER, IN_THE_WAY, NAMED)
 
 
@@ -76,6 +82,10 @@ def _help_of(session: Session, reason: Rejection) -> Iterator[tuple[str, str]]:
     for events, text in WORDS:
         if all(event in left for event in events):
             left = [event for event in left if event not in events]
+            lacking = reason.needed_milli - reason.available_milli
+            if text == WORDS[0][1] and reason.code in LIMITS and len(reason.blockers) > 1 and lacking > 0:
+                yield SEVERAL, f"{lacking / MILLI:g}"
+                continue
             yield text, _job_of(session, reason, gives_back="JobFinished" in events)
     for event in left:
         text = next((text for events, text in WORDS if event in events), event)

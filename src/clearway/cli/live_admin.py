@@ -288,6 +288,13 @@ def replay(context: typer.Context, state_dir: StateDirOption = None, json_target
             text = session.say(
                 "{plans} plans from {records} records; the first that differs is at record {at}:", **values
             )
+            if found.by_name:
+                text = session.say(
+                    "{plans} plans from {records} records; record {at} is decided otherwise by the policy {policy} of "
+                    "today, of which this part of the journal holds the name alone: it may have changed since:",
+                    policy=found.by_name,
+                    **values,
+                )
             text += f"\n  - {differs.expected or '(none)'}\n  + {differs.found or '(none)'}"
         session.screen.print(text, markup=False, soft_wrap=True)
     if json_target is not None:

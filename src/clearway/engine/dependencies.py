@@ -16,6 +16,9 @@ from clearway.model.plan import ReasonCode
 OUTCOMES_MAX: Final = 1 << 20
 """A million ended jobs: months of a large site, about 100 MB at the very most."""
 
+PASSING: Final = (DependencyKind.AFTER_OK, DependencyKind.AFTER_CORRESPONDING)
+"""Kinds that can never be satisfied where the other job can never start. The others are, once it is cancelled."""
+
 SINCE_MAX: Final = 1 << 16
 """Ended jobs whose start is remembered: delays are minutes or hours, in which no site ends so many."""
 
@@ -42,6 +45,9 @@ class Dependencies:
         self._active_by_name: Counter[tuple[str, str]] | None = None
         self._early: dict[tuple[JobId, int], list[JobId]] = {}
         self._members: dict[JobId, dict[int, JobId]] = {}
+        # Jobs that have not ended and can never start, and what those are that have dependencies.
+        self._never: set[JobId] = set()
+        self._dependents: dict[JobId, JobSpec] = {}
         self.arrays = ArraySlots()
 
     def targets(self, spec: JobSpec, dependency: Dependency) -> tuple[JobId, ...]:
@@ -70,6 +76,8 @@ class Dependencies:
         if spec.array is not None:
             self._members.setdefault(spec.array.array, {})[spec.array.index] = spec.id
             self._note_early(spec.id, spec.array)
+        if spec.dependencies:
+            self._dependents[spec.id] = spec
         for dependency in spec.dependencies:
             if dependency.job is not None:
                 targets = self.targets(spec, dependency)
@@ -137,9 +145,44 @@ class Dependencies:
             return ReasonCode.DEPENDENCY_NEVER
         return next((code for code in (ReasonCode.DEPENDENCY, ReasonCode.DEPENDENCY_NEVER) if code in codes), None)
 
+    def can_never_start(self, job: JobId) -> bool:
+        """Whether a job that has not ended waits for what can never come."""
+        return job in self._never
+
+    def note_reason(self, spec: JobSpec, reason: ReasonCode | None, now_ms: int) -> tuple[JobId, ...]:
+        """The job waits (`reason` None) or is blocked; returns those that this concerns: who may have its slot in its
+        array, and who can never start since it never does, however far behind it."""
+        again = self.arrays.note(spec, reason)
+        if reason is ReasonCode.DEPENDENCY_NEVER and spec.id not in self._never:
+            return (*again, *self._pass_on(spec.id, now_ms))
+        if reason is None or reason is ReasonCode.DEPENDENCY:
+            self._never.discard(spec.id)
+        return again
+
+    def _pass_on(self, job: JobId, now_ms: int) -> list[JobId]:
+        """A job can never start; returns those behind it for which the same holds now, the nearest first. Each is asked
+        once for all those of one distance."""
+        self._never.add(job)
+        found: list[JobId] = []
+        latest = [job]
+        while latest:
+            waiting = dict.fromkeys(waiter for known in latest for waiter in self._waiting_for.get(known, ()))
+            latest = [waiter for waiter in waiting if waiter not in self._never and self._is_lost(waiter, now_ms)]
+            self._never.update(latest)
+            found += latest
+        return found
+
+    def _is_lost(self, job: JobId, now_ms: int) -> bool:
+        spec = self._dependents.get(job)
+        if spec is None or all(dependency.kind not in PASSING for dependency in spec.dependencies):
+            return False
+        return self.reason(spec, now_ms) is ReasonCode.DEPENDENCY_NEVER
+
     def _target_reason(self, dependency: Dependency, job: JobId, now_ms: int) -> ReasonCode | None:
         outcome = self.outcomes.get(job)
         if outcome is not None and not is_satisfied(dependency.kind, outcome):
+            return ReasonCode.DEPENDENCY_NEVER
+        if job in self._never and dependency.kind in PASSING:
             return ReasonCode.DEPENDENCY_NEVER
         is_over = outcome is not None or (dependency.kind is DependencyKind.AFTER and job in self._started)
         since_ms = self.since_ms(job) if dependency.delay_ms else None
@@ -182,6 +225,9 @@ class Dependencies:
 
     def note_end(self, spec: JobSpec, outcome: Outcome, now_ms: int) -> tuple[JobId, ...]:
         """A job ended; returns the jobs worth looking at again, in order."""
+        if spec.dependencies:
+            self._never.discard(spec.id)
+            self._dependents.pop(spec.id, None)
         self.outcomes[spec.id] = outcome
         if len(self.outcomes) > OUTCOMES_MAX:
             oldest, _ = self.outcomes.popitem(last=False)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from clearway.engine.dependencies import PASSING
 from clearway.engine.explain_room import BLOCKERS_MAX, DEVICES_GIVEN_BACK, Finding, make_finding
 from clearway.engine.lifecycle import HOLDING, WAITING
 from clearway.engine.limits import PROTECTED_KINDS, headroom_milli
@@ -101,6 +102,9 @@ def _find_dependency(state: ClusterState, record: JobRecord, dependency: Depende
     if dependency.delay_ms and (since_ms := state.dependencies.since_ms(job)) is not None:
         return _find_delay(state, dependency, job, since_ms + dependency.delay_ms)
     outcome = state.dependencies.outcomes.get(job)
+    if kind in PASSING and state.dependencies.can_never_start(job):
+        text = f"job {job} can never start, so {kind.value} can never be satisfied"
+        return make_finding(ReasonCode.DEPENDENCY_NEVER, text, fix=_without_dependency(job))
     if outcome is None and job in state.jobs:
         if kind is DependencyKind.AFTER and state.jobs[job].generation > 0:
             return None
@@ -137,7 +141,9 @@ def _find_array(
         event = JobStarted if kind is DependencyKind.AFTER else JobFinished
         return make_finding(code, text, blockers=missing, helped_by=(event.__name__,))
     if code is ReasonCode.DEPENDENCY_NEVER:
-        text = f"tasks of array {dependency.job} ended so that {kind.value} can never be satisfied"
+        can_start = not any(state.dependencies.can_never_start(job) for job in tasks)
+        seen = "ended so that" if can_start else "can never start, so"
+        text = f"tasks of array {dependency.job} {seen} {kind.value} can never be satisfied"
         return make_finding(code, text, fix=_without_dependency(dependency.job))
     return None
 
@@ -220,7 +226,7 @@ def _find_queue_limits(state: ClusterState, record: JobRecord, need: Need) -> li
         if is_above_all
         else "",
         needed_milli=need.milli,
-        available_milli=max(left, 0) if limits[QUEUE_DEVICES_MAX] < UNLIMITED else 0,
+        available_milli=left if limits[QUEUE_DEVICES_MAX] < UNLIMITED else 0,
         blockers=() if is_above_all else _holders(state, JOB_QUEUE, {queue}),
         helped_by=(*(() if is_above_all else DEVICES_GIVEN_BACK), QueueSet.__name__),
     )
@@ -237,12 +243,14 @@ def _holders(state: ClusterState, column: int, rows: set[int]) -> tuple[JobId, .
 class ShortLevel:
     """A tenant whose own quota and borrowing limit leave too little for a job of it or of one below; thousandths.
 
-    left: what the job could ask for at most, were this the only level. most: the same when nobody holds anything.
+    left: what the job could ask for at most, were this the only level. most: the same when nobody holds anything. over:
+    what is held beyond all that it allows, as after a change of the quota.
     """
 
     row: int
     left: int
     most: int
+    over: int
 
 
 def _find_quota(state: ClusterState, record: JobRecord, need: Need) -> list[Finding]:
@@ -269,7 +277,8 @@ def short_levels(tenants: Table, row: int, milli: int) -> list[ShortLevel]:
             most += column[TENANT_BORROW_MAX] if column[TENANT_HAS_QUOTA] else UNLIMITED
         left = max(0, most - column[TENANT_TAKEN])
         if asked > left:
-            found.append(ShortLevel(row=row, left=left + milli - asked, most=most + milli - asked_of_empty))
+            over = max(0, column[TENANT_TAKEN] - most)
+            found.append(ShortLevel(row=row, left=left + milli - asked, most=most + milli - asked_of_empty, over=over))
         asked -= min(asked, max(0, column[TENANT_KEPT] - column[TENANT_TAKEN]))
         asked_of_empty -= min(asked_of_empty, column[TENANT_KEPT])
         row = column[TENANT_PARENT]
@@ -287,7 +296,7 @@ def _find_short(state: ClusterState, level: ShortLevel, need: Need, available: i
         f"{_quota_in_words(state, level.row)}; it asks for {number_in_words(need.milli)} more",
         fix=f"ask for at most {devices_in_words(fitting)}" if fitting > 0 and (available or is_above_all) else "",
         needed_milli=need.milli,
-        available_milli=level.left,
+        available_milli=level.left - level.over,
         blockers=() if is_above_all else _holders(state, JOB_TENANT, _rows_below(state, level.row)),
         helped_by=lifts if is_above_all else (*DEVICES_GIVEN_BACK, *lifts),
     )

@@ -185,8 +185,8 @@ class Lifecycle:
             if due_ms is not None:
                 heappush(state.timers, (due_ms, spec.id))
         state.rows.table[JOB_PHASE, record.row] = record.phase
-        if spec.array is not None:
-            self.look_again(state.dependencies.arrays.note(spec, reason))
+        if spec.array is not None or spec.dependencies:
+            self.look_again(state.dependencies.note_reason(spec, reason, state.now_ms))
 
     def _due_ms(self, spec: JobSpec, reason: ReasonCode) -> int | None:
         """When time alone may end the block; None where it cannot."""

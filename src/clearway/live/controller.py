@@ -34,6 +34,7 @@ from clearway.live.patience import held_soon
 from clearway.live.recall import load_newest
 from clearway.live.requests import Action, Ask, Inbox, Intake, Unwritten, give_answers, sign_of_life
 from clearway.live.settings import ControlSettings
+from clearway.live.takeover import begin_deciding
 from clearway.live.views import with_site
 from clearway.live.whole import take_snapshot
 from clearway.live.writing import Writer, are_long, cut_reports, make_batch
@@ -42,7 +43,6 @@ from clearway.model.cluster import QueueSpec, TenantSpec
 from clearway.model.commands import Command, WakeAt
 from clearway.model.errors import ClearwayError, InputError, InternalError
 from clearway.model.events import (
-    ControlStarted,
     Event,
     JobCancelled,
     JobHeld,
@@ -139,7 +139,7 @@ class Controller:
         reports = list(self._backend.connect(now_ms, held, world))
         reports += lost_jobs(held, reports)
         told = memory.take_reports(reports, now_ms, new=[node.name for node in nodes])
-        started = ControlStarted(now_ms, memory.kernel.policy.name)
+        started = begin_deciding(now_ms, memory.kernel.policy)
         site = (*site_events(now_ms, state, *self._site), *hardware_events(now_ms, state, *self._hardware))
         self._told = [started, *site, *found, *told]
         known = memory.draft()
@@ -472,7 +472,7 @@ class Controller:
             memory.kernel = self._memory.kernel.become(memory.kernel)
             self._memory = memory
         self._timer_ms = FOREVER_MS
-        self._told = [ControlStarted(now_ms, policy.name)]
+        self._told = [begin_deciding(now_ms, policy)]
         self._turn_without_requests(now_ms)
 
     # --- Control --------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ never performed, and is left out.
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from clearway.kernel import Kernel
 from clearway.live.books import each_part
@@ -17,8 +18,11 @@ from clearway.model.events import ControlStarted, Event, PlanAccepted
 from clearway.model.plan import Plan
 from clearway.wire.codec import encode_plan
 
-MakeKernel = Callable[[str], Kernel]
-"""A fresh kernel that decides by the policy of this name, with the settings of the control plane."""
+MakeKernel = Callable[[ControlStarted], Kernel]
+"""A fresh kernel that decides by the policy of a control plane that started so."""
+
+NOT_TOLD: Final = ControlStarted(0)
+"""Before the first control plane that said by which policy it decides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +37,17 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """What a replay found. records: looked at. plans: that agreed. starts: of control planes. difference: the first."""
+    """What a replay found. records: looked at. plans: that agreed. starts: of control planes. difference: the first.
+
+    by_name: the policy by which was decided where it differs, if the journal holds its name alone, so that it may be
+    another than it was; "" = the journal tells it whole, or nothing differs.
+    """
 
     records: int
     plans: int
     starts: int
     difference: Difference | None = None
+    by_name: str = ""
 
 
 def render_plan(plan: Plan) -> str:
@@ -69,6 +78,7 @@ class _Replay:
     def __init__(self, make_kernel: MakeKernel) -> None:
         self._make_kernel = make_kernel
         self._kernel: Kernel | None = None
+        self._started = NOT_TOLD
         self._seen: list[Event] = []
         self._read: Kernel | None = None  # took in, without deciding, the first `_read_count` of them
         self._read_count = 0
@@ -97,18 +107,18 @@ class _Replay:
             return Difference(record=number, expected="", found=render_plan(missing.plan))
         if started is not None:
             self._starts += 1
-            self._kernel = self._take_over(started.policy)
+            self._kernel, self._started = self._take_over(started), started
         if self._kernel is None:
-            self._kernel = self._make_kernel("")
+            self._kernel = self._make_kernel(NOT_TOLD)
         self._kernel.handle(event)
         self._awaited = iter(self._kernel.accepted)
         return None
 
-    def _take_over(self, policy_name: str) -> Kernel:
+    def _take_over(self, started: ControlStarted) -> Kernel:
         """The kernel of a control plane that starts now. What was read for the one before is not read again."""
-        kernel, read = self._make_kernel(policy_name), self._read
+        kernel, read = self._make_kernel(started), self._read
         if read is None or read.policy.fair_share.half_life_ms != kernel.policy.fair_share.half_life_ms:
-            read, self._read_count = self._make_kernel(policy_name), 0
+            read, self._read_count = self._make_kernel(started), 0
         for record in self._seen[self._read_count :]:
             read.recover(record)
         self._read, self._read_count = read, len(self._seen)
@@ -119,4 +129,11 @@ class _Replay:
 
     def result(self, difference: Difference | None) -> Replayed:
         """What was found so far."""
-        return Replayed(records=self._records, plans=self._plans, starts=self._starts, difference=difference)
+        policy = "" if self._kernel is None else self._kernel.policy.name
+        return Replayed(
+            records=self._records,
+            plans=self._plans,
+            starts=self._starts,
+            difference=difference,
+            by_name="" if difference is None or self._started.settings else policy,
+        )

@@ -333,11 +333,13 @@ class SubmissionAccepted:
 class ControlStarted:
     """A control plane took over: all that is recorded before was applied, and decisions from here on are its own.
 
-    policy: the name of the policy that it decides by.
+    policy: the name of the policy that it decides by. settings: all that this policy is, as JSON, from which it can be
+    made again; "" = not told, as in journals of older releases.
     """
 
     at_ms: int
     policy: str = ""
+    settings: str = ""
 
 
 @made_often

@@ -123,7 +123,8 @@ class ReasonCode(StrEnum):
 class Rejection:
     """One reason, with data.
 
-    message: one sentence for a person. needed, available: in devices (thousandths) where that makes sense.
+    message: one sentence for a person. needed, available: in devices (thousandths) where that makes sense; what lacks
+    is the difference, and available below 0 where more is held than a limit allows.
     blockers: jobs in the way, the most important first. helped_by: names of event classes after which it is worth
     looking again.
     """

@@ -47,6 +47,29 @@ def test_what_would_help_is_told_in_words(code, blockers, helped_by, words):
     assert help_for((code, blockers, helped_by)) == words
 
 
+def test_where_one_job_that_ends_is_too_little_it_says_how_many_devices_must_come_back():
+    screen = Console(file=io.StringIO())
+    reasons = [
+        Rejection(code, "so", needed_milli=1_500, available_milli=available, blockers=blockers, helped_by=helped_by)
+        for code, available, blockers, helped_by in (
+            (ReasonCode.QUOTA, -5_000, (JobId(1), JobId(2)), (*DEVICES_GIVEN_BACK, "TenantSet")),
+            (ReasonCode.QUEUE_LIMIT, 9_000, (JobId(1), JobId(2)), DEVICES_GIVEN_BACK),
+            (ReasonCode.QUOTA, 0, (JobId(4),), DEVICES_GIVEN_BACK),
+        )
+    ]
+    said = [
+        render_help(Session(language=language, screen=screen, notes=screen), Explanation(job=JobId(9), reasons=(one,)))
+        for language in Language
+        for one in reasons
+    ]
+    assert said[:3] == [
+        "jobs in its way give 6.5 device(s) back; the quota of its tenant is raised",
+        "a job in its way ends or gives devices back",
+        "job 4 ends or gives devices back",
+    ]
+    assert said[3] == "阻挡它的作业共归还 6.5 个设备; 提高其租户的配额"
+
+
 def test_jobs_ahead_start_and_jobs_that_run_give_devices_back():
     assert help_for((ReasonCode.PRIORITY, (7,), AHEAD)) == (
         "a running job ends or gives devices back; job 7 starts or is cancelled"

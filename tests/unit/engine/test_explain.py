@@ -7,8 +7,10 @@ from clearway.engine.explain_room import BLOCKERS_MAX
 from clearway.engine.policy import Backfill, Policy, Preemption, PreemptMode
 from clearway.engine.reasons import REASONS
 from clearway.engine.tables import JOB_REASON
+from clearway.model.cluster import QueueSpec, Quota, TenantSpec
 from clearway.model.errors import InputError
-from clearway.model.events import DeviceDown, NodeDown, NodeDrained
+from clearway.model.events import DeviceDown, JobFinished, NodeDown, NodeDrained, QueueSet, TenantSet
+from clearway.model.jobs import ArrayMember, Dependency, DependencyKind, Outcome
 from clearway.model.plan import ReasonCode
 from clearway.model.units import GIB, HOUR_MS, MINUTE_MS
 from clearway.policies.orders import Fifo
@@ -54,6 +56,55 @@ def test_all_reasons_are_told_not_only_the_first():
     add_nodes(kernel, 1, 4)
     submit(kernel, {"devices": 4}, {"devices": 4, "held": True, "not_before_ms": HOUR_MS})
     assert codes(kernel, 2) == [ReasonCode.HELD, ReasonCode.BEGIN_TIME, ReasonCode.RESOURCES]
+
+
+def test_what_can_never_come_is_told_with_what_to_do_and_not_waited_for():
+    def after(job):
+        return {"dependencies": (Dependency(kind=DependencyKind.AFTER_OK, job=job),)}
+
+    kernel = make_kernel()
+    add_nodes(kernel, 1, 4)
+    tasks = [{**after(1), "array": ArrayMember(array=2, index=index)} for index in range(2)]
+    submit(kernel, {}, *tasks, after(3), after(2))
+    kernel.handle(JobFinished(0, 1, 1, Outcome.FAILED))
+    for job, text, number in (
+        (2, "job 1 ended FAILED, so afterok can never be satisfied", 1),
+        (4, "job 3 can never start, so afterok can never be satisfied", 3),
+        (5, "tasks of array 2 can never start, so afterok can never be satisfied", 2),
+    ):
+        found = kernel.explain(job)
+        (reason,) = found.reasons
+        assert reason.message == f"DependencyNeverSatisfied: {text}"
+        assert (found.blockers, found.fix) == ((), f"submit it again without the dependency on job {number}")
+
+
+def test_over_a_quota_that_was_lowered_it_says_how_many_devices_must_come_back():
+    def allow(devices):
+        quota = Quota(guaranteed_milli=devices * 1_000, borrow_max_milli=0)
+        return TenantSet(0, TenantSpec(name="lab", quota=quota))
+
+    kernel = make_kernel()
+    add_nodes(kernel, 2, 4)
+    kernel.handle(allow(6))
+    submit(kernel, *[{"tenant": "lab"}] * 6)
+    kernel.handle(allow(1))
+    submit(kernel, {"tenant": "lab"})
+    (reason,) = kernel.explain(7).reasons
+    assert (
+        reason.message == "AssocGrpGRES: quota of tenant lab: 6 held of 1, borrows 5 of at most 0; it asks for 1 more"
+    )
+    assert reason.needed_milli - reason.available_milli == 6_000
+    assert len(reason.blockers) == 6
+
+
+def test_over_the_limit_of_a_queue_that_was_lowered_it_says_how_many_devices_must_come_back():
+    kernel = make_kernel()
+    add_nodes(kernel, 2, 4)
+    submit(kernel, *[{"queue": "night"}] * 6)
+    kernel.handle(QueueSet(0, QueueSpec(name="night", devices_max_milli=1_000)))
+    submit(kernel, {"queue": "night"})
+    (reason,) = kernel.explain(7).reasons
+    assert reason.needed_milli - reason.available_milli == 6_000
 
 
 def test_needs_are_counted_in_thousandths():

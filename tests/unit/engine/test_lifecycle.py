@@ -166,6 +166,59 @@ def test_a_dependency_is_decided_by_how_the_other_job_ends(kernel, kind, outcome
         assert kernel.state.jobs[2].blocked is ReasonCode.DEPENDENCY_NEVER
 
 
+def blocked(kernel):
+    """Why each job that has not ended is blocked."""
+    return {job: record.blocked for job, record in kernel.state.jobs.items() if record.blocked is not None}
+
+
+NEVER, YET = ReasonCode.DEPENDENCY_NEVER, ReasonCode.DEPENDENCY
+
+
+def test_what_waits_for_a_job_that_can_never_start_never_can_either_however_far_behind(kernel):
+    chain = [depends("afterok", job) for job in range(1, 3_000)]
+    submit(kernel, {}, *chain)
+    assert set(blocked(kernel).values()) == {YET}
+    assert kernel.handle(JobFinished(0, 1, 1, Outcome.FAILED)) == ()
+    assert blocked(kernel) == dict.fromkeys(range(2, 3_001), NEVER)
+
+
+def test_a_job_that_comes_later_is_told_at_once(kernel):
+    submit(kernel, {}, depends("afterok", 1))
+    kernel.handle(JobFinished(0, 1, 1, Outcome.FAILED))
+    kernel.handle(JobSubmitted(1, make_job(3, **depends("aftercorr", 2))))
+    kernel.handle(JobSubmitted(1, make_job(4, **depends("afterok", 3))))
+    assert blocked(kernel) == {2: NEVER, 3: NEVER, 4: NEVER}
+
+
+def test_who_waits_for_an_end_or_a_start_goes_on_when_what_can_never_start_is_cancelled(kernel):
+    waiters = [depends(kind, 2) for kind in ("afterany", "afternotok", "after", "afterok")]
+    submit(kernel, {}, depends("afterok", 1), *waiters, depends("afterok", 3))
+    kernel.handle(JobFinished(0, 1, 1, Outcome.FAILED))
+    assert blocked(kernel) == {2: NEVER, 3: YET, 4: YET, 5: YET, 6: NEVER, 7: YET}
+    assert started_jobs(kernel.handle(JobCancelled(1, 2))) == [3, 4, 5]
+    assert blocked(kernel) == {6: NEVER, 7: YET}
+
+
+def test_one_of_several_dependencies_that_may_still_come_true_is_enough(kernel):
+    both = tuple(Dependency(kind=DependencyKind.AFTER_OK, job=job) for job in (2, 3))
+    submit(
+        kernel, {}, depends("afterok", 1), {}, {"dependencies": both, "depends_on_any": True}, {"dependencies": both}
+    )
+    kernel.handle(JobFinished(0, 1, 1, Outcome.FAILED))
+    assert blocked(kernel) == {2: NEVER, 4: YET, 5: NEVER}
+    kernel.handle(JobFinished(0, 3, 1, Outcome.FAILED))
+    assert blocked(kernel) == {2: NEVER, 4: NEVER, 5: NEVER}
+
+
+def test_a_held_job_between_passes_it_on_and_stays_held(kernel):
+    submit(kernel, {}, {**depends("afterok", 1), "held": True}, depends("afterok", 2))
+    submit(kernel, depends("afterok", 1), {**depends("afterok", 4), "held": True}, depends("afterok", 5))
+    kernel.handle(JobFinished(0, 1, 1, Outcome.FAILED))
+    assert blocked(kernel) == {2: ReasonCode.HELD, 3: YET, 4: NEVER, 5: ReasonCode.HELD, 6: NEVER}
+    kernel.handle(JobReleased(1, 2))
+    assert blocked(kernel)[3] is NEVER
+
+
 def test_after_waits_for_a_start_only_and_follows_it_at_once(kernel):
     submit(kernel, {"devices": 4}, {}, depends("after", 2))
     assert phase(kernel, 3) == PHASE_BLOCKED

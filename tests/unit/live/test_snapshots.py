@@ -131,7 +131,7 @@ def test_another_policy_goes_on_from_the_snapshot_and_the_journal_proves_it():
     assert read == [made.record]
     plane.run()
     assert [event.policy for event in plane.store.events if isinstance(event, ControlStarted)][-1] == "fifo"
-    assert replay_journal(list(whole()), make_kernel).difference is None
+    assert replay_journal(list(whole()), lambda started: make_kernel(started.policy)).difference is None
 
 
 def test_no_snapshot_is_made_where_too_little_has_come():
