@@ -32,7 +32,7 @@ from clearway.model.allocation import Allocation
 from clearway.model.cluster import NodeSpec
 from clearway.model.events import Event, JobStopped
 from clearway.model.ids import JobId, NodeName, TenantName
-from clearway.model.jobs import JobSpec
+from clearway.model.jobs import JobSpec, StopCause
 from clearway.model.plan import Cap, Migrate, Resize, Start, Stop, Suspend
 from clearway.model.runs import RunSpec
 
@@ -70,6 +70,11 @@ class Holding:
     is_suspended: bool = False
     generation_before: int = 0
     lost: JobStopped | None = None
+
+    @property
+    def has_lost_devices(self) -> bool:
+        """Whether devices that it lies on are missing, of nodes that are there."""
+        return self.lost is not None and self.lost.cause is StopCause.DEVICE_FAILED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,14 +112,11 @@ class KubernetesBackend:
             return self.book.nodes.specs(self.known_nodes())
 
     def connect(self, now_ms: int, holdings: Sequence[Holding], world: World) -> Sequence[Event]:
-        """See the port. Pods that run and are in no holding are left alone: they count as held by others. So are those
-        on devices that are not there now."""
+        """See the port. Pods of no holding, or on devices that are gone, are left alone: they count as of others."""
         self._world = world
         with self.lock:
             self._know_own(())
-            for holding in holdings:
-                if holding.lost is not None and holding.lost.cause is StopCause.DEVICE_FAILED:
-                    continue
+            for holding in (each for each in holdings if not each.has_lost_devices):
                 spec, run = world.launch(holding.job)
                 places = world.locate(holding.allocation)
                 self.book.adopt(
