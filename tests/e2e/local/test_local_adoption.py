@@ -400,11 +400,14 @@ def test_what_is_performed_while_no_keeper_can_be_started_is_done_when_one_can(b
 def test_work_of_a_job_that_nobody_saw_end_is_that_of_its_last_checkpoint(bench):
     script = """
 echo $$ > pid
+while [ ! -e started ]; do sleep 0.02; done  # what it saved before it was told to run is not of this stretch
 echo "{\\"checkpoint_at\\": $(date +%s.%N)}" > $CLEARWAY_JOB_DIR/new
 mv $CLEARWAY_JOB_DIR/new $CLEARWAY_JOB_DIR/progress.json
 exec sleep 600"""
     bench.add(5, script, checkpoint=Checkpoint(interval_ms=1_000))
     bench.start(5)
+    bench.wait(JobStarted, 5)
+    (bench.workdir / "started").touch()
     saved = bench.wait(CheckpointSaved, 5)
     pid = int((bench.workdir / "pid").read_text())
     bench.backend.close()
