@@ -1,16 +1,20 @@
 """The files through which a job and the keeper speak: `progress.json` from the job, `request.json` to it.
 
 Both lie in the job's own directory, which belongs to its user: nothing there is trusted. What the job writes is read
-without following links, without blocking and up to a bound; what is not understood counts as not said.
+without following links, without blocking and up to a bound; what is not understood counts as not said. What is taken
+away there is taken away with his rights (`trees`). The directory itself lies in one of root's: nobody exchanges it.
 """
 
 import contextlib
 import json
 import os
+import re
 import stat
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+
+from clearway.adapters.local.keeper.trees import FOLDER, list_some, remove_tree, rights_of_owner
 
 PROGRESS: Final = "progress.json"
 REQUEST: Final = "request.json"
@@ -18,6 +22,10 @@ OWN_FILES: Final = (PROGRESS, REQUEST, "container.log")
 """What is taken away when the job is over; the last is written by a container's tool."""
 PROGRESS_BYTES_MAX: Final = 64 << 10
 """A hundred times what the protocol needs."""
+NAMES_MAX: Final = 10_000
+"""Of a job's directory, so many entries are looked through for what is ours: some 10 ms."""
+_BUNDLE: Final = re.compile(r"\.bundle\.\d+")
+"""Folders that `spawn` makes for containers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,26 +126,27 @@ def make_job_dir(job_dir: str, uid: int | None, gid: int | None, *, is_new: bool
     try:
         os.mkdir(job_dir, 0o700)
     except FileExistsError:
+        _clear(job_dir, ())  # what an earlier generation was started with, under a number that may be given again
         return
     if uid is not None and gid is not None:
         os.chown(job_dir, uid, gid, follow_symlinks=False)
 
 
 def remove_job_dir(job_dir: str) -> None:
-    """Take away the protocol's files, and the directory if the job left nothing else in it."""
-    try:
-        names = os.listdir(job_dir)
-    except OSError:
-        return
-    for name in names:
-        if name in OWN_FILES:
-            _try(os.unlink, f"{job_dir}/{name}")
-        elif name.startswith(".bundle."):
-            _try(os.unlink, f"{job_dir}/{name}/config.json")
-            _try(os.rmdir, f"{job_dir}/{name}")
-    _try(os.rmdir, job_dir)
-
-
-def _try(act: Callable[[str], None], path: str) -> None:
+    """Take away what is ours in it, and the directory if the job left nothing else there."""
+    _clear(job_dir, OWN_FILES)
     with contextlib.suppress(OSError):
-        act(path)
+        os.rmdir(job_dir)
+
+
+def _clear(job_dir: str, files: Sequence[str]) -> None:
+    """Take away these files, and the folders with what containers were started with: variables, secrets among them."""
+    with contextlib.suppress(OSError):
+        folder = os.open(job_dir, FOLDER)
+        try:
+            bundles = [name for name in list_some(folder, NAMES_MAX) if _BUNDLE.fullmatch(name)]
+            with rights_of_owner(folder):
+                for name in (*files, *bundles):
+                    remove_tree(folder, name)
+        finally:
+            os.close(folder)
