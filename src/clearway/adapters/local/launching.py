@@ -6,6 +6,7 @@ import shlex
 import shutil
 import signal
 import socket
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from clearway.adapters.local.docker import (
     make_start,
     make_words,
 )
+from clearway.adapters.local.keeper.cgroups import read_text
 from clearway.adapters.local.keeper.messages import Launch, ReplicaLaunch
 from clearway.adapters.local.keeper.processes import signal_number
 from clearway.adapters.local.keeper.spawn import SCRIPT_WORD
@@ -48,6 +50,9 @@ _SHELL: Final = re.compile(r"[\n|&;<>()$`*?\[\]#~{}!]")
 """What a shell would do something with: then a shell must."""
 _PYTHON: Final = re.compile(r"python(3(\.\d+)?)?")
 _MODULE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+MACHINE_PROCESSES: Final = ("/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max")
+PROCESSES_SHARE: Final = 2
+"""Of the processes that the machine can have, one job has half: what forks without end leaves the rest to others."""
 GRACE_DEFAULT_MS: Final = 30_000
 """Time to save for a move of a job that does not say how long it needs; Slurm's KillWait, Kubernetes' grace."""
 
@@ -109,6 +114,7 @@ def make_launch(task: Task, devices: DeviceSource, docker: Docker) -> Launch:
         groups=account.groups,
         cpu_milli=spec.request.cpu_milli * count,
         memory_bytes=spec.request.memory_bytes * count,
+        processes_max=find_processes_max(count),
         limit_ms=spec.limit_ms,
         limit_signal=0 if before_limit is None else _preempt_signal(run),
         limit_signal_before_ms=0 if before_limit is None else before_limit.before_ms,
@@ -127,6 +133,12 @@ def make_launch(task: Task, devices: DeviceSource, docker: Docker) -> Launch:
         docker_mounts=mounts,
         **_find_warm(task),
     )
+
+
+def find_processes_max(replicas: int, limits: Sequence[str] = MACHINE_PROCESSES) -> int:
+    """Processes and threads of all replicas together. limits: files that say how many the machine has."""
+    machine = [int(text) // PROCESSES_SHARE for path in limits if (text := read_text(path).strip()).isdigit()]
+    return min(containers.PROCESSES_MAX * replicas, *machine, sys.maxsize)
 
 
 def _put_into_image(
