@@ -14,7 +14,7 @@ from clearway.wire.moments import parse_moment
 from clearway.wire.problems import NOTHING, ParseError
 from clearway.wire.ranges import ArrayTasks, parse_array
 from clearway.wire.schema import Flag, Name, Schema, Text, Word, convert, list_one, require_items
-from clearway.wire.texts import check_interpreter, refuse_controls, refuse_nul
+from clearway.wire.texts import check_interpreter, refuse_controls, refuse_nul, refuse_option
 from clearway.wire.tolerations import parse_tolerations
 from clearway.wire.units import (
     DeviceRequest,
@@ -108,6 +108,7 @@ Priority = Annotated[int, pydantic.Field(strict=True, gt=-(1 << 31), lt=1 << 31)
 
 
 JobName = Annotated[str, pydantic.Field(max_length=256), pydantic.AfterValidator(refuse_controls)]
+Image = Annotated[Text, pydantic.AfterValidator(refuse_option)]
 Setup = Annotated[str, pydantic.AfterValidator(refuse_nul)]
 Script = Annotated[str, pydantic.Field(min_length=1), pydantic.AfterValidator(_check_script)]
 Command = Annotated[tuple[Word, ...], pydantic.BeforeValidator(_read_command)]
@@ -229,7 +230,7 @@ class JobModel(Schema):
     command: Command | None = None
     setup: Setup = ""
     workdir: Text = ""
-    image: Text = ""
+    image: Image = ""
     tolerations: Annotated[tuple[Toleration, ...], pydantic.BeforeValidator(parse_tolerations)] = ()
     env: dict[VariableName, VariableValue] = pydantic.Field(default_factory=dict)
     inherit_env: Flag = True

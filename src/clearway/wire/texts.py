@@ -31,6 +31,14 @@ def refuse_nul(text: str) -> str:
     return text
 
 
+def refuse_option(text: str) -> str:
+    """The text, if a program takes it for a name and not for an option. Raises ParseError."""
+    if text.startswith("-"):
+        hint = "a program would take it for an option; leave the dash out"
+        raise ParseError(expected="a name that does not begin with a dash", found=text, hint=hint)
+    return text
+
+
 def check_interpreter(script: str) -> str:
     """The script, if its first line does not name an interpreter, or one that a system can start. Raises ParseError."""
     first = script.partition("\n")[0]

@@ -28,6 +28,12 @@ def test_what_others_see_has_no_control_characters(key, character):
     assert said.isprintable()
 
 
+@pytest.mark.parametrize("image", ["--help", "-v /:/host train:1", "-"])
+def test_image_is_no_option_of_the_program_that_runs_it(image):
+    said = refuse(run="x", image=image)
+    assert said.startswith("job.json:1: image: expected a name that does not begin with a dash, found ")
+
+
 @pytest.mark.parametrize("asked", [{"gpu_model": "H\x1b"}, {"labels": {"zone": "\x1b"}}, {"labels": {"\x1b": "a"}}])
 def test_what_is_asked_for_has_none_either(asked):
     said = refuse(run="x", resources={"gpus": 1, **asked})

@@ -35,7 +35,7 @@ UNIFIED: Final = "/sys/fs/cgroup/cgroup.controllers"
 HYBRID: Final = "/sys/fs/cgroup/unified/cgroup.controllers"
 """There, and not empty, where both versions have controllers."""
 PROCESSES_MAX: Final = 32_768
-"""Of a container; podman's own limit."""
+"""Of a replica, in a container or not; podman's own limit."""
 
 
 class ContainerError(ClearwayError):
@@ -57,6 +57,8 @@ class Place:
 
 def find_tool(image: str, find: Callable[[str], str | None] = shutil.which) -> tuple[str, str]:
     """Name and program of what runs this image. Raises ContainerError."""
+    if image.startswith("-"):
+        raise ContainerError(f"expected the name of an image, found {image!r}, which a tool would take for an option")
     tools = _tools_for(image)
     for tool in tools:
         program = find(tool)

@@ -76,6 +76,12 @@ def test_image_in_one_file_is_run_by_apptainer_alone_with_nothing_written_for_it
         find_tool("train.sif", find_only("podman", "docker"))
 
 
+def test_name_that_a_tool_would_take_for_an_option_is_refused():
+    for image in ("--help", "-v=/:/host", "-x.sif"):
+        with pytest.raises(ContainerError, match="which a tool would take for an option"):
+            wrap(image, ARGV, PLACE, find_only("podman", "apptainer"))
+
+
 def test_docker_is_asked_where_nothing_else_runs_an_image():
     assert find_tool("train:1", find_only("docker", "podman")) == ("podman", "/usr/bin/podman")
     assert find_tool("train:1", find_only("docker")) == ("docker", "/usr/bin/docker")
