@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from clearway.adapters.local import containers
+from clearway.adapters.local.client import group_name
 from clearway.model.events import JobFinished, JobStarted, JobStopped
 from clearway.model.jobs import Outcome, StopCause
 from clearway.model.plan import Stop
@@ -106,6 +107,24 @@ def test_what_a_container_leaves_behind_is_ended(bench, image):
         if path.name.isdigit() and (path / "environ").exists() and is_of_job(path, bench)
     ]
     assert not sleeping
+
+
+@pytest.mark.parametrize("image", ["podman"], indirect=True)
+@pytest.mark.parametrize("ends_itself", [True, False])
+def test_nothing_of_a_container_of_podman_outlives_its_job(bench, image, ends_itself):
+    work = "exit 3" if ends_itself else "while :; do busybox sleep 1; done"
+    add(bench, 5, f"trap '' TERM; echo started; {work}", image)
+    bench.start(5)
+    bench.wait(JobStarted, 5)
+    if not ends_itself:
+        wait_until(lambda: "started" in bench.output(5), "output")
+        bench.perform(Stop(5, 1, 0, None))
+    bench.wait(JobFinished, 5)
+    images = subprocess.run(
+        ["podman", "ps", "--all", "--format={{.Image}}"], check=True, capture_output=True, text=True
+    )
+    assert NAMED not in images.stdout
+    assert not [*Path("/sys/fs/cgroup").glob(f"**/{group_name(bench.state)}/*5.1")]
 
 
 def is_of_job(process: Path, bench: LocalBench) -> bool:

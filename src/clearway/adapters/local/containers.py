@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from clearway.adapters.local.keeper.spawn import CONTAINER_WORD
 from clearway.model.errors import ClearwayError
 
 BUNDLE_WORD: Final = "{bundle}"
@@ -89,10 +90,27 @@ def wrap(
     """Program and arguments that run `argv` inside of `image`, by any tool but Docker. Raises ContainerError."""
     tool, program = find_tool(image, find)
     assert tool != DOCKER, "Docker is told by `docker.make_words`"
-    wrappers = {"runc": _wrap_runc, "crun": _wrap_crun, "podman": _wrap_podman}
-    made = wrappers.get(tool, _wrap_apptainer)(program, image, argv, place)
-    runc = find("runc") if tool == "podman" and is_hybrid() else None
-    return made if runc is None else (made[0], f"--runtime={runc}", *made[1:])
+    if tool == "podman":
+        return (*_podman(program, place, find), *_wrap_podman(image, argv, place))
+    wrappers = {"runc": _wrap_runc, "crun": _wrap_crun}
+    return wrappers.get(tool, _wrap_apptainer)(program, image, argv, place)
+
+
+def make_remover(image: str, place: Place, find: Callable[[str], str | None] = shutil.which) -> tuple[str, ...]:
+    """Program and arguments that take away what is left of a container whose tool was killed with it; () = nothing is.
+    Raises ContainerError."""
+    tool, program = find_tool(image, find)
+    if tool != "podman":
+        return ()
+    return (*_podman(program, place, find), "rm", "--force", "--ignore", "--volumes", CONTAINER_WORD)
+
+
+def _podman(program: str, place: Place, find: Callable[[str], str | None]) -> tuple[str, ...]:
+    """The program, with what it must be told whatever it does."""
+    runc = find("runc") if is_hybrid() else None
+    runtime = () if runc is None else (f"--runtime={runc}",)
+    makes_groups = place.uid == 0 and not os.path.exists(UNIFIED)
+    return (program, *runtime, *(("--cgroup-manager=cgroupfs",) if makes_groups else ()))
 
 
 def _wrap_runc(program: str, _image: str, _argv: Sequence[str], place: Place) -> tuple[str, ...]:
@@ -105,19 +123,18 @@ def _wrap_crun(program: str, _image: str, _argv: Sequence[str], place: Place) ->
     return (program, *options, "run", "--preserve-fds=1", "--bundle", BUNDLE_WORD, place.name)
 
 
-def _wrap_podman(program: str, image: str, argv: Sequence[str], place: Place) -> tuple[str, ...]:
+def _wrap_podman(image: str, argv: Sequence[str], place: Place) -> tuple[str, ...]:
     volumes = [word for path in _folders(place) for word in ("--volume", f"{path}:{path}")]
-    manager: tuple[str, ...] = ()
     groups: tuple[str, ...] = ("--pid=host",)
     if os.path.exists(UNIFIED):
         groups = ("--cgroups=disabled",)  # which podman allows with processes of its own alone
     elif place.uid == 0:  # it makes groups in any case: then below the run's
-        manager = ("--cgroup-manager=cgroupfs",)
         groups = (f"--cgroup-parent=/{place.group}", "--pid=host")
     limits = _limits() if place.uid == 0 else ()
     first, *others = _inside(argv)  # instead of an entry point of the image's, whose arguments they would be
     options = ("--rm", *groups, *limits, "--network=host", "--preserve-fds=1", "--env-host", f"--entrypoint={first}")
-    return (program, *manager, "run", *options, *volumes, "--workdir", place.workdir, image, *others)
+    name = ("--name", CONTAINER_WORD, "--replace")  # of one that a machine that died has left behind
+    return ("run", *name, *options, *volumes, "--workdir", place.workdir, image, *others)
 
 
 def _limits() -> tuple[str, str]:

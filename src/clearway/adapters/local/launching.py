@@ -90,13 +90,13 @@ def make_launch(task: Task, devices: DeviceSource, docker: Docker) -> Launch:
     argv = (*_find_interpreter(run), *run.args)
     confinement = devices.confine((node, index) for node, indices in task.place for index in indices)
     replicas = _make_replicas(task, devices, workdir, is_confined=confinement.is_real)
-    host, mounts = "", tuple[str, ...]()
+    host, mounts, remover = "", tuple[str, ...](), tuple[str, ...]()
     if run.image and containers.find_tool(run.image)[0] == containers.DOCKER:
         shown = _find_shown(task, devices) if confinement.is_real else ALL
         replicas, argv, mounts = _put_into_docker(task, workdir, replicas, argv, docker, shown)
         host = docker.host
     elif run.image:
-        replicas, argv = _put_into_image(task, workdir, replicas, argv, environment)
+        replicas, argv, remover = _put_into_image(task, workdir, replicas, argv, environment)
     return Launch(
         job=spec.id,
         generation=task.generation,
@@ -131,6 +131,7 @@ def make_launch(task: Task, devices: DeviceSource, docker: Docker) -> Launch:
         gpus_held=confinement.held,
         docker=host,
         docker_mounts=mounts,
+        remover=remover,
         **_find_warm(task),
     )
 
@@ -147,8 +148,9 @@ def _put_into_image(
     replicas: tuple[ReplicaLaunch, ...],
     argv: tuple[str, ...],
     environment: Mapping[str, str],
-) -> tuple[tuple[ReplicaLaunch, ...], tuple[str, ...]]:
-    """Replicas with a container each, and what starts it. They differ in environment and control group."""
+) -> tuple[tuple[ReplicaLaunch, ...], tuple[str, ...], tuple[str, ...]]:
+    """Replicas with a container each, what starts it, and what takes it away. They differ in environment and control
+    group."""
     image, uid, gid = task.run.image, task.account.uid, task.account.gid
     mark = f"{task.spec.id}.{task.generation}"
     inside = containers.Place(
@@ -164,7 +166,7 @@ def _put_into_image(
         own = replace(inside, name=f"{inside.name}.{each.rank}")
         bundle = containers.make_bundle(image, argv, {**environment, **each.environment}, own)
         bundled.append(replace(each, bundle=bundle))
-    return tuple(bundled), containers.wrap(image, argv, inside)
+    return tuple(bundled), containers.wrap(image, argv, inside), containers.make_remover(image, inside)
 
 
 def _put_into_docker(

@@ -93,6 +93,21 @@ def test_v1_alone_tracks_by_the_freezer(tmp_path):
     assert again.entry_files == group.entry_files
 
 
+def test_groups_that_a_containers_tool_made_elsewhere_go_with_the_run(tmp_path):
+    for controller in ("freezer", "pids", "blkio"):
+        base = tmp_path / controller / "clearway-1"
+        base.mkdir(parents=True)
+        (base / "cgroup.procs").write_text("")
+    mounts = "".join(f"cgroup {tmp_path}/{name} cgroup rw,{name} 0 0\n" for name in ("freezer", "pids", "blkio"))
+    groups = Groups("clearway-1", mounts=mounts)
+    for group in (groups.make("5.1", NO_LIMITS), groups.open("5.1")):
+        (tmp_path / "freezer/clearway-1/5.1").mkdir(exist_ok=True)
+        for controller in ("pids", "blkio"):
+            (tmp_path / controller / "clearway-1/5.1/libpod-1").mkdir(parents=True)
+        assert group.remove()
+        assert not list(tmp_path.glob("*/clearway-1/5.1"))
+
+
 def test_machine_without_groups_gets_one_clear_line():
     groups = Groups("clearway-1", mounts="proc /proc proc rw 0 0\n")
     assert groups.kind == "marks"

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from clearway.adapters.local import containers
-from clearway.adapters.local.containers import ContainerError, Place, find_tool, make_bundle, wrap
+from clearway.adapters.local.containers import ContainerError, Place, find_tool, make_bundle, make_remover, wrap
 
 PLACE = Place(workdir="/data/ann", job_dir="/state/jobs/5", name="clearway-5.1", group="clearway-1/5.1", uid=7, gid=8)
 ARGV = ("/bin/sh", "{script}", "a b")
@@ -57,7 +57,7 @@ def test_containers_of_podman_stay_in_the_group_of_the_run(machine):
 
 def test_named_image_is_run_by_podman_before_apptainer_with_the_jobs_words():
     podman = wrap("train:1", ARGV, PLACE, find_only("podman", "apptainer"))
-    assert podman[:2] == ("/usr/bin/podman", "run")
+    assert podman[:4] == ("/usr/bin/podman", "run", "--name", "{container}")
     assert podman[-3:] == ("train:1", "/proc/self/fd/3", "a b")
     assert "--entrypoint=/bin/sh" in podman
     assert "/data/ann:/data/ann" in podman
@@ -74,6 +74,19 @@ def test_image_in_one_file_is_run_by_apptainer_alone_with_nothing_written_for_it
         assert make_bundle(image, ARGV, {}, PLACE) == ""
     with pytest.raises(ContainerError, match=r"expected one of apptainer, singularity to run the image 'train\.sif'"):
         find_tool("train.sif", find_only("podman", "docker"))
+
+
+def test_container_of_podman_is_taken_away_by_the_name_under_which_it_was_run(machine):
+    root = replace(PLACE, uid=0)
+    words = make_remover("train:1", root, find_only("podman"))
+    assert words == (
+        *("/usr/bin/podman", "--cgroup-manager=cgroupfs", "rm"),
+        *("--force", "--ignore", "--volumes", "{container}"),
+    )
+    (machine / "unified").touch()
+    assert make_remover("train:1", root, find_only("podman"))[:2] == ("/usr/bin/podman", "rm")
+    for image in ("train.sif", str(machine)):
+        assert make_remover(image, PLACE, find_only("apptainer", "runc")) == ()
 
 
 def test_name_that_a_tool_would_take_for_an_option_is_refused():

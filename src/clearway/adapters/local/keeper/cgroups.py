@@ -89,14 +89,23 @@ def find_mounts(mounts: str) -> tuple[str, dict[str, str]]:
 
 class Group:
     """The processes of one run. tracker: the directory that holds them, in the hierarchy mounted at `mount`; limiters:
-    those that limit them, by controller."""
+    those that limit them, by controller; others: where a container's tool may have made some."""
 
-    def __init__(self, mark: str, tracker: str, limiters: dict[str, str], kind: str, mount: str = "") -> None:
+    def __init__(
+        self,
+        mark: str,
+        tracker: str,
+        limiters: dict[str, str],
+        kind: str,
+        mount: str = "",
+        others: Sequence[str] = (),
+    ) -> None:
         self.mark = mark
         self.kind = kind
         self.tracker = tracker
         self.limiters = limiters
         self._mount = mount
+        self._others = others
 
     @property
     def path(self) -> str:
@@ -184,6 +193,8 @@ class Group:
         is_gone = True
         for path in dict.fromkeys((*self.limiters.values(), self.tracker) if self.tracker else ()):
             is_gone = _remove_tree(path) and is_gone
+        for path in self._others:  # nothing of ours depends on them
+            _remove_tree(path)
         return is_gone
 
 
@@ -311,7 +322,7 @@ class Groups:
             for controller, base in self._limiters.items()
             if not base or os.path.isdir(f"{base}/{mark}")
         }
-        return Group(mark, tracker, limiters, self.kind, self._mount)
+        return Group(mark, tracker, limiters, self.kind, self._mount, self._find_others(mark))
 
     def make(self, mark: str, limits: Limits) -> Group:
         """A new group with its limits. Raises OSError where the kernel refuses a directory."""
@@ -338,7 +349,10 @@ class Groups:
                 limiters[DEVICES] = path
             elif path not in (tracker, *limiters.values()):
                 _remove_tree(path)  # nobody will know of it
-        return Group(mark, tracker, limiters, self.kind, self._mount)
+        return Group(mark, tracker, limiters, self.kind, self._mount, self._find_others(mark))
+
+    def _find_others(self, mark: str) -> list[str]:
+        return [f"{base}/{mark}" for base in self._others]
 
     def _deny(self, path: str, files: Sequence[DeviceFile]) -> bool:
         """False = it cannot be, for which the run is not to suffer: that is said once, in the keeper's log."""

@@ -4,7 +4,7 @@ import os
 
 from clearway.adapters.local.keeper import processes
 from clearway.adapters.local.keeper.cgroups import Group
-from clearway.adapters.local.keeper.daemon import CLIENT_ENVIRONMENT, name_container
+from clearway.adapters.local.keeper.daemon import CLIENT_ENVIRONMENT, name_container, put_names
 from clearway.adapters.local.keeper.messages import Launch
 from clearway.adapters.local.keeper.spawn import PLACE_WORD, SHELLS, Child
 
@@ -33,8 +33,9 @@ def make_child(
     environment = {**launch.environment, **replica.environment, processes.MARK: group.mark}
     bundle = "" if is_setup else replica.bundle
     is_client = bool(launch.docker) and not is_setup
+    argv = launch.argv if is_client else put_names(launch.argv, (name_container(group, replica.rank),))
     return Child(
-        argv=(shell, "{script}") if is_setup else launch.argv,
+        argv=(shell, "{script}") if is_setup else argv,
         environment=CLIENT_ENVIRONMENT if is_client else environment,
         script=script,
         workdir=launch.workdir,

@@ -55,6 +55,8 @@ class Launch:
     warm: interpreter of a warm runner that has imported warm_modules and runs warm_argv, "" = none; argv is for where
     it cannot. gpus: device files of all GPUs of this machine; it may open gpus_held alone. docker: where the daemon
     listens that makes the containers of this job, "" = none does; docker_mounts: folders that it shows in them.
+    remover: program and arguments that take away what the tool of its containers leaves behind, () = nothing;
+    "{container}" stands for their names.
     """
 
     job: int
@@ -93,6 +95,7 @@ class Launch:
     gpus_held: tuple[DeviceFile, ...] = ()
     docker: str = ""
     docker_mounts: tuple[str, ...] = ()
+    remover: tuple[str, ...] = ()
 
     @property
     def files_denied(self) -> tuple[DeviceFile, ...]:
@@ -106,7 +109,10 @@ class Launch:
     def to_message(self) -> Message:
         """As JSON has it."""
         replicas = [_fields(replica) for replica in self.replicas]
-        return {**_fields(self), "replicas": replicas}
+        message = {**_fields(self), "replicas": replicas}
+        if not self.remover:  # of which an older keeper does not know
+            del message["remover"]
+        return message
 
     @classmethod
     def of_message(cls, message: Message) -> "Launch":
@@ -116,6 +122,7 @@ class Launch:
         values["argv"] = tuple(values["argv"])
         for name in ("groups", "warm_modules", "warm_argv", "docker_mounts"):
             values[name] = tuple(values[name])
+        values["remover"] = tuple(values.get("remover", ()))
         values["devices"] = tuple((node, index) for node, index in values["devices"])
         for name in ("gpus", "gpus_held"):
             values[name] = tuple((major, minor) for major, minor in values.get(name, ()))

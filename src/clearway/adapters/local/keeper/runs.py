@@ -370,7 +370,7 @@ class Run:
     def child_ended(self, pid: int, status: int) -> None:
         """A main process is over, or what asked for the removal. status: as of waitpid, or UNKNOWN_STATUS."""
         if pid == self.removal.pid:
-            self.removal.end(status, tick_ms())
+            self.removal.end(status, tick_ms(), self.report.job)
             self.advance()
             return
         self.mains.pop(pid, None)
@@ -511,6 +511,8 @@ class Run:
             if self._is_removed(tick):
                 self._finish()
                 return
+            if self.launch.remover:  # nothing of it lives
+                return
             self.kill_tick = min(self.kill_tick, tick)
         if self.group is not None and tick >= self.kill_tick:
             self.group.kill()
@@ -520,12 +522,8 @@ class Run:
                 self._report_stuck()
 
     def _is_removed(self, tick: int) -> bool:
-        """Whether no daemon will start anything of it any more."""
-        if not self.launch.docker or self.group is None or not self.group.path:
-            return True
-        if self.removal.is_due(tick) and self.removal.begin(self.launch, self.group):
-            self.host.own(self.removal.pid, self)
-        return self.removal.is_done
+        """Whether no daemon will start anything of it any more, and no tool has left anything behind."""
+        return self.group is None or self.removal.advance(self, self.group, tick)
 
     def _next_tick(self, tick: int) -> int:
         if self.stage == "ended":
