@@ -127,6 +127,17 @@ def test_nothing_of_a_container_of_podman_outlives_its_job(bench, image, ends_it
     assert not [*Path("/sys/fs/cgroup").glob(f"**/{group_name(bench.state)}/*5.1")]
 
 
+@pytest.mark.parametrize("script", ["exit 3", "kill -9 $$", "trap '' TERM; while :; do busybox sleep 1; done"])
+def test_folder_of_a_container_goes_with_its_job(bench, image, script):
+    add(bench, 5, script, image)
+    bench.start(5)
+    bench.wait(JobStarted, 5)
+    bench.perform(Stop(5, 1, 0, None))
+    bench.wait(JobFinished, 5)
+    bench.observe()
+    wait_until(lambda: not (bench.state / "jobs" / "5").exists(), "the job's directory to go")
+
+
 def is_of_job(process: Path, bench: LocalBench) -> bool:
     try:
         return f"CLEARWAY_JOB_DIR={bench.state}/jobs/5".encode() in (process / "environ").read_bytes().split(b"\0")

@@ -175,6 +175,24 @@ def test_job_runs_as_its_user_with_the_rights_of_that_user_alone(tmp_path):
         assert secret.read_text() == "secret"
 
 
+@pytest.mark.skipif(not IS_ROOT, reason="only root can run jobs as others")
+def test_link_that_a_job_leaves_where_root_tidies_up_leads_nowhere(tmp_path):
+    tmp_path.chmod(0o755)
+    let_others_pass(tmp_path)
+    precious = tmp_path / "precious"
+    precious.mkdir(0o700)
+    (precious / "config.json").write_text("kept")
+    with local_bench(tmp_path) as bench:
+        bench.workdir.chmod(0o777)
+        bench.add(5, f"ln -s {precious} $CLEARWAY_JOB_DIR/.bundle.1; echo $?", user="nobody")
+        bench.start(5)
+        finish(bench, 5)
+        assert bench.output(5) == "0\n"
+        bench.observe()
+        wait_until(lambda: not (bench.state / "jobs" / "5").exists(), "the job's directory to go")
+    assert (precious / "config.json").read_text() == "kept"
+
+
 def test_environment_of_the_job_cannot_change_what_is_ours(bench):
     bench.add(5, "echo $RANK $MINE", run={"environment": (("RANK", "9"), ("MINE", "yes"))})
     bench.start(5)
