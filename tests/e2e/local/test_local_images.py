@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -110,14 +111,17 @@ def test_what_a_container_leaves_behind_is_ended(bench, image):
 
 
 @pytest.mark.parametrize("image", ["podman"], indirect=True)
-@pytest.mark.parametrize("ends_itself", [True, False])
-def test_nothing_of_a_container_of_podman_outlives_its_job(bench, image, ends_itself):
-    work = "exit 3" if ends_itself else "while :; do busybox sleep 1; done"
+@pytest.mark.parametrize("how", ["ends by itself", "is cancelled", "is cancelled under another keeper"])
+def test_nothing_of_a_container_of_podman_outlives_its_job(bench, image, how):
+    work = "exit 3" if how == "ends by itself" else "while :; do busybox sleep 1; done"
     add(bench, 5, f"trap '' TERM; echo started; {work}", image)
     bench.start(5)
     bench.wait(JobStarted, 5)
-    if not ends_itself:
+    if how != "ends by itself":
         wait_until(lambda: "started" in bench.output(5), "output")
+        if how != "is cancelled":
+            os.kill(bench.keeper_pid(), signal.SIGKILL)
+            bench.reconnect([bench.holding(5)])
         bench.perform(Stop(5, 1, 0, None))
     bench.wait(JobFinished, 5)
     images = subprocess.run(
