@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -240,3 +241,103 @@ def test_tasks_that_come_together_are_each_a_process_of_its_own(bench):
     told = [bench.output(job).split() for job in jobs]
     assert all(pid == group for pid, group, _ in told)
     assert [len(set(column)) for column in zip(*told, strict=True)] == [len(jobs)] * 3
+
+
+SAYS = """
+import os, socket, sys
+control = socket.socket(fileno=os.dup(0))
+while True:
+    data, links, _, _ = socket.recv_fds(control, 1 << 20, 1)
+    if not data:
+        os._exit(0)
+    {says}
+    os.read(links[0], 1)
+    os.close(links[0])
+"""
+
+AS_NOBODY = pytest.mark.skipif(
+    os.geteuid() != 0 or not PYTHON.exists(), reason="needs root, and a Python that everybody may run"
+)
+
+
+def add_hostile(bench: LocalBench, job: int, says: str, **more: object) -> None:
+    """A job of nobody, whose module takes the runner's place."""
+    let_others_pass(bench.folder)
+    version = subprocess.check_output((PYTHON, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"), text=True)
+    site = bench.folder / f"home/.local/lib/python{version.strip()}/site-packages"
+    site.mkdir(parents=True, exist_ok=True)
+    (site / f"says{job}.py").write_text(SAYS.format(says=says))
+    for folder in (bench.workdir, *site.parents[:5], site):
+        if bench.folder in folder.parents:
+            folder.chmod(0o777)
+    environment = (("CLEARWAY_WARM", f"says{job}"), ("HOME", str(bench.folder / "home")))
+    bench.add(job, f"{PYTHON} task.py", user="nobody", run={"environment": environment}, **more)
+
+
+def groups_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cgroup").read_text()
+
+
+@AS_NOBODY
+def test_process_of_somebody_else_is_no_task_of_a_runner_that_says_so(bench):
+    with subprocess.Popen(["/bin/sleep", "600"]) as victim:
+        before = groups_of(victim.pid)
+        add_hostile(bench, 5, f'os.write(links[0], b"pid {victim.pid}\\n")')
+        bench.start(5)
+        stopped = bench.wait(JobStopped, 5)
+        assert (stopped.cause, groups_of(victim.pid), victim.poll()) == (StopCause.UNSTARTABLE, before, None)
+        assert "has not forked" in stopped.reason
+        victim.kill()
+
+
+@AS_NOBODY
+@pytest.mark.parametrize(
+    "says",
+    [
+        'os.write(links[0], b"pid %d\\n" % os.getpid())',
+        'os.write(links[0], b"pid %d\\n" % os.getppid())',
+        'os.write(links[0], b"pid -1\\n")',
+        'os.write(links[0], b"pid 0\\n")',
+        'os.write(links[0], b"pid %d0" % os.getpid())',
+        'os.write(links[0], b"\\xff" * 100_000)',
+        'os.write(links[0], b"pid %d\\n" % (os.fork() or __import__("time").sleep(600)))',
+    ],
+    ids=["itself", "the keeper", "all", "none", "torn", "garbage", "child of its own"],
+)
+def test_runner_that_does_not_tell_the_truth_ends_its_own_job_alone(bench, says):
+    add_hostile(bench, 5, says)
+    (bench.workdir / "task.py").write_text(SCRIPT)
+    bench.start(5)
+    assert bench.wait(JobStopped, 5).cause is StopCause.UNSTARTABLE
+    bench.add(6, "true")
+    bench.start(6)
+    assert finish(bench, 6).outcome is Outcome.COMPLETED
+
+
+@AS_NOBODY
+def test_process_of_another_job_of_the_same_user_stays_that_jobs(bench):
+    bench.workdir.chmod(0o777)
+    bench.add(4, "echo $$ > main; exec sleep 600", user="nobody")
+    let_others_pass(bench.folder)
+    bench.start(4, 1, (0, (1,)))
+    bench.wait(JobStarted, 4)
+    main = bench.workdir / "main"
+    wait_until(lambda: main.exists() and main.read_text().endswith("\n"), "the pid of job 4")
+    pid = int(main.read_text())
+    before = groups_of(pid)
+    add_hostile(bench, 5, f'os.write(links[0], b"pid {pid}\\n")')
+    bench.start(5)
+    assert bench.wait(JobStopped, 5).cause is StopCause.UNSTARTABLE
+    assert groups_of(pid) == before
+    bench.perform(Stop(4, 1, 0, None))
+    assert finish(bench, 4).outcome is Outcome.CANCELLED
+
+
+@AS_NOBODY
+def test_job_of_which_the_process_is_gone_when_its_runner_names_it_starts_cold(bench):
+    pid = int(Path("/proc/sys/kernel/pid_max").read_text()) - 1
+    add_hostile(bench, 5, f'os.write(links[0], b"pid {pid}\\n")')
+    (bench.workdir / "task.py").write_text("print('cold')")
+    bench.start(5)
+    assert finish(bench, 5).outcome is Outcome.COMPLETED
+    assert bench.output(5) == "cold\n"

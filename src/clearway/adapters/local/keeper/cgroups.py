@@ -125,6 +125,11 @@ class Group:
         is_v2 = self.kind == "v2"
         return tuple(f"{path}/{'cgroup.procs' if is_v2 and path == self.tracker else 'tasks'}" for path in paths)
 
+    def take(self, pid: int) -> None:
+        """Put a process of one thread into it."""
+        for path in self.entry_files:
+            write_text(path, str(pid))
+
     @property
     def birthplace(self) -> str:
         """Directory of the group in which a process can be born; "" = it must enter by the entry files."""
@@ -135,6 +140,10 @@ class Group:
         if not self.tracker:
             return find_marked(self.mark)
         return [int(pid) for path in _each_group(self.tracker) for pid in read_text(f"{path}/cgroup.procs").split()]
+
+    def own_pids(self) -> list[int]:
+        """Processes alive in it, without those below it. Empty where there is no control group."""
+        return [int(pid) for pid in read_text(f"{self.tracker}/cgroup.procs").split()] if self.tracker else []
 
     def is_empty(self) -> bool:
         """Whether no process of the run is left."""

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from clearway.adapters.local.keeper.cgroups import Groups
-from clearway.adapters.local.keeper.messages import Launch, Report
+from clearway.adapters.local.keeper.messages import Report
 from clearway.adapters.local.keeper.records import Records
 
 if TYPE_CHECKING:
+    from clearway.adapters.local.keeper.runners import Runners
     from clearway.adapters.local.keeper.runs import Run
 
 NEVER: Final = 1 << 62
@@ -83,6 +84,7 @@ class Host(Protocol):
 
     groups: Groups
     records: Records
+    runners: "Runners"
     settings: Settings
     boot: str
 
@@ -100,14 +102,6 @@ class Host(Protocol):
 
     def unwatch(self, descriptor: int) -> None:
         """Stop, and close it."""
-        ...
-
-    def start_warm(self, launch: Launch, index: int, *, truncates: bool) -> int | None:
-        """See `Runners.start`."""
-        ...
-
-    def warm_went_on(self) -> None:
-        """A warm runner has forked a task, or was lost."""
         ...
 
     def schedule(self, run: "Run", due_tick: int) -> None:

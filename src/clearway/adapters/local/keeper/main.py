@@ -63,12 +63,12 @@ class Keeper:
         self.boot = processes.read_boot_id()
         self.records = Records(home.state)
         self.groups = Groups(name, is_forbidden=settings.is_without_cgroups)
-        self._runners = Runners(self.groups, settings.files_max, self._await_runner)
         self._runs: dict[int, Run] = {}
         self._behind: dict[int, Run] = {}
         self._generations: dict[int, int] = {}
         self._results: dict[tuple[int, int], tuple[int, Report]] = {}
         self._owners: dict[int, Run] = {}
+        self.runners = Runners(self.groups, settings.files_max, self._await_runner, self._owners)
         self._readers: dict[int, Callable[[], None]] = {}
         self._due: list[tuple[int, int, Run]] = []
         self._sequence = 0
@@ -107,7 +107,7 @@ class Keeper:
         self.records.pay()
         if self._home.is_here:
             self._tidy(len(self._untidy))
-        self._runners.end_all()
+        self.runners.end_all()
         self.groups.leave(*find_family(self._warden))
 
     def _wait(self) -> None:
@@ -126,7 +126,7 @@ class Keeper:
         if self._home.is_newly_lost(tick_ms()):
             self._give_up()
         if not self._due or not self._runs:  # what is due of a run that has ended, such as its time limit, stays there
-            self._runners.end_idle()
+            self.runners.end_idle()
             self._exit_if_idle()
 
     def _pay(self) -> None:
@@ -197,14 +197,6 @@ class Keeper:
         del self._readers[descriptor]
         self._selector.unregister(descriptor)
         os.close(descriptor)
-
-    def start_warm(self, launch: Launch, index: int, *, truncates: bool) -> int | None:
-        """See `Host.start_warm`."""
-        return self._runners.start(launch, index, truncates=truncates)
-
-    def warm_went_on(self) -> None:
-        """See `Host.warm_went_on`."""
-        self._runners.go_on()
 
     def _await_runner(self, pipe: int) -> None:
         """A runner that cannot be executed is found when a task is handed to it."""

@@ -6,6 +6,7 @@ import os
 import signal
 import struct
 from pathlib import Path
+from typing import NamedTuple
 
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
@@ -57,6 +58,23 @@ def read_stat(pid: int) -> tuple[str, int, int] | None:
         return None
     fields = text[text.rindex(b")") + 2 :].split()
     return fields[0].decode(), int(fields[1]), int(fields[19])
+
+
+class Identity(NamedTuple):
+    """Whose a process is. pid: of the whole, where a thread was asked for. users: real, effective, saved, of files."""
+
+    pid: int
+    parent: int
+    users: tuple[int, ...]
+
+
+def read_identity(pid: int) -> Identity | None:
+    """None = no such process, or one that has ended."""
+    lines = _read(f"/proc/{pid}/status").splitlines()
+    fields = dict(line.split(b":", 1) for line in lines if b":" in line)
+    if not fields or fields[b"State"].split()[0] in b"ZX":
+        return None
+    return Identity(int(fields[b"Tgid"]), int(fields[b"PPid"]), tuple(map(int, fields[b"Uid"].split())))
 
 
 def is_same_alive(pid: int, start_ticks: int) -> bool:

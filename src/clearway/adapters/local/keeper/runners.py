@@ -6,14 +6,16 @@ used. It runs as the user, so that nothing of a user's modules is ever imported 
 
 import json
 import os
+import re
 import socket
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from clearway.adapters.local.keeper import processes
 from clearway.adapters.local.keeper.cgroups import Group, Groups
 from clearway.adapters.local.keeper.host import tick_ms
 from clearway.adapters.local.keeper.messages import Launch
@@ -29,46 +31,92 @@ END_MS: Final = 1_000
 KEPT: Final[frozenset[str]] = frozenset(("HOME", "USER", "PATH", "LANG"))
 """Variables of the first task that its runner starts with; each task gets all of its own."""
 
+GONE: Final = 0
+_TOLD: Final = re.compile(rb"pid ([1-9][0-9]{0,8})\n")
+
 Key = tuple[int | None, str, tuple[str, ...]]
 
 
-@dataclass(slots=True)
+class LieError(Exception):
+    """What a runner told is not so."""
+
+
+@dataclass(slots=True, eq=False)
 class Runner:
     """One interpreter. control: socket to it, which takes few requests at a time; the others wait in `pending`, each
-    with the task's end of its socket."""
+    with our end of the task's socket, as a number, and the task's."""
 
     control: socket.socket
     group: Group
+    pid: int
+    uid: int
     used_tick: int
-    pending: deque[tuple[bytes, socket.socket]] = field(default_factory=deque)
+    pending: deque[tuple[int, bytes, socket.socket]] = field(default_factory=deque)
 
 
 class Runners:
-    """All runners. await_start: called with the pipe of a new one, which ends when it was executed."""
+    """All runners. await_start: called with the pipe of a new one, which ends when it was executed. owned: children of
+    the keeper that are some run's already."""
 
-    def __init__(self, groups: Groups, files_max: int, await_start: Callable[[int], None]) -> None:
+    def __init__(
+        self, groups: Groups, files_max: int, await_start: Callable[[int], None], owned: Container[int]
+    ) -> None:
         self._groups = groups
         self._files_max = files_max
         self._await_start = await_start
+        self._owned = owned
         self._runners: dict[Key, Runner] = {}
+        self._links: dict[int, Runner] = {}
         self._leaving: list[Group] = []
         self._made = 0
         self._source = (Path(__file__).parent / "warm.py").read_text(encoding="utf-8")
 
     def start(self, launch: Launch, index: int, *, truncates: bool) -> int | None:
-        """Hand replica `index` to a runner, made if need be. Returns a socket that tells `pid N`, waits for a byte, and
-        ends as the pipe of `spawn` does; None = it must be started cold. A task in no control group is out of sight."""
+        """Hand replica `index` to a runner, made if need be. Returns a socket that tells `pid N`, for `find`, waits for
+        a byte, and ends as the pipe of `spawn` does; it does not block, and is to be given to `release` when it is no
+        longer heard. None = it must be started cold. A task in no control group is out of sight."""
         if self._groups.kind == "marks":
             return None
         key = (launch.uid, launch.warm, launch.warm_modules)
         if key not in self._runners and not self._make(key, launch):
             return None
         ours, theirs = socket.socketpair()
+        ours.setblocking(False)
         runner = self._runners[key]
         runner.used_tick = tick_ms()
-        runner.pending.append((_render_request(launch, index, truncates), theirs))
+        link = ours.detach()
+        self._links[link] = runner
+        runner.pending.append((link, _render_request(launch, index, truncates), theirs))
         self.go_on()
-        return ours.detach()
+        return link
+
+    def find(self, link: int, told: bytes) -> int:
+        """The process that the runner says it has forked for this socket; GONE where it has ended already. Whoever
+        answers runs as the user, and imports his modules: nothing of it is believed that the kernel does not say too.
+        A child of ours that we have not waited for keeps its number, so that no other process can have it meanwhile.
+        Raises LieError, and ends the runner, where the process is anything but a fresh child of this very runner."""
+        runner = self._links[link]
+        match = _TOLD.fullmatch(told)
+        pid = int(match[1]) if match else 0
+        found = processes.read_identity(pid) if match else None
+        if match and found is None:
+            return GONE
+        expected = processes.Identity(pid, os.getpid(), (runner.uid,) * 4)
+        is_taken = pid == runner.pid or pid in self._owned
+        if found != expected or is_taken or pid not in runner.group.own_pids():
+            self._end_lost(runner)
+            raise LieError("the warm runner named a process that it has not forked for this job")
+        return pid
+
+    def release(self, link: int) -> None:
+        """Nobody listens to this socket any more."""
+        runner = self._links.pop(link, None)
+        if runner is None:
+            return
+        for entry in [entry for entry in runner.pending if entry[0] == link]:
+            runner.pending.remove(entry)
+            entry[2].close()
+        self.go_on()
 
     def go_on(self) -> None:
         """Hand over what runners take now: called whenever one has forked a task, or has been lost. The sockets of what
@@ -76,10 +124,10 @@ class Runners:
         for key, runner in list(self._runners.items()):
             try:
                 while runner.pending:
-                    request, link = runner.pending[0]
-                    socket.send_fds(runner.control, [request], [link.fileno()])
+                    _, request, theirs = runner.pending[0]
+                    socket.send_fds(runner.control, [request], [theirs.fileno()])
                     runner.pending.popleft()
-                    link.close()
+                    theirs.close()
             except BlockingIOError:
                 continue
             except OSError:
@@ -110,7 +158,7 @@ class Runners:
         script = make_script(self._source)
         try:
             group = self._groups.make(f"runner-{os.getpid()}-{self._made}", launch.without_limits())
-            _, pipe = spawn(self._child(launch, script, theirs.fileno(), group))
+            pid, pipe = spawn(self._child(launch, script, theirs.fileno(), group))
         except OSError:
             ours.close()
             return False
@@ -119,7 +167,8 @@ class Runners:
             os.close(script)
         ours.setblocking(False)
         self._await_start(pipe)
-        self._runners[key] = Runner(ours, group, tick_ms())
+        uid = os.getuid() if launch.uid is None else launch.uid
+        self._runners[key] = Runner(ours, group, pid, uid, tick_ms())
         return True
 
     def _child(self, launch: Launch, script: int, control: int, group: Group) -> Child:
@@ -147,10 +196,17 @@ class Runners:
     def _end(self, key: Key) -> None:
         """It ends when it is hung up on; tasks that it has forked are not its own any more."""
         runner = self._runners.pop(key)
-        for _, link in runner.pending:
-            link.close()
+        for _, _, theirs in runner.pending:
+            theirs.close()
+        runner.pending.clear()
         runner.control.close()
         self._leaving.append(runner.group)
+
+    def _end_lost(self, runner: Runner) -> None:
+        """At once, with all that is in its group: it has lied. What it was asked besides starts cold."""
+        for key in [key for key, each in self._runners.items() if each is runner]:
+            self._end(key)
+        runner.group.kill()
 
 
 def _render_request(launch: Launch, index: int, truncates: bool) -> bytes:

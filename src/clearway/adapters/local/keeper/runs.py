@@ -15,7 +15,7 @@ import signal
 from dataclasses import dataclass, field
 
 from clearway.adapters.local.keeper import contract, processes
-from clearway.adapters.local.keeper.cgroups import Group, write_text
+from clearway.adapters.local.keeper.cgroups import Group
 from clearway.adapters.local.keeper.children import make_child, setup_ranks, truncates
 from clearway.adapters.local.keeper.daemon import Removal
 from clearway.adapters.local.keeper.hearing import find_hearing, find_limited, list_own
@@ -36,9 +36,12 @@ from clearway.adapters.local.keeper.host import (
     tick_ms,
 )
 from clearway.adapters.local.keeper.messages import Launch, Report
-from clearway.adapters.local.keeper.records import Asked, Started
+from clearway.adapters.local.keeper.notes import describe_end, describe_start, describe_traces
+from clearway.adapters.local.keeper.records import Asked
+from clearway.adapters.local.keeper.runners import GONE, LieError
 from clearway.adapters.local.keeper.spawn import Child, explain_failure, is_own_failure, make_script, spawn
-from clearway.adapters.local.keeper.verdict import Traces, judge, tell_end, tell_stuck
+from clearway.adapters.local.keeper.verdict import judge, tell_end, tell_stuck
+from clearway.adapters.local.keeper.warm_links import TOLD_MAX, WarmLinks, explain, hear
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +58,7 @@ class Run:
     mains: dict[int, int] = field(default_factory=dict)
     ticks: dict[int, int] = field(default_factory=dict)
     pipes: dict[int, bytearray] = field(default_factory=dict)
-    warm: dict[int, int] = field(default_factory=dict)
+    warm: WarmLinks = field(default_factory=WarmLinks)
     is_in_setup: bool = False
     removal: Removal = field(default_factory=Removal)
     bad_status: int = 0
@@ -130,11 +133,12 @@ class Run:
 
     def _start_warm(self, index: int) -> bool:
         """Have a warm runner fork this replica; False = it must be started cold."""
-        link = self.host.start_warm(self.launch, index, truncates=truncates(self.launch, index, is_setup=False))
+        is_first = truncates(self.launch, index, is_setup=False)
+        link = self.host.runners.start(self.launch, index, truncates=is_first)
         if link is None:
             return False
         self._watch(link)
-        self.warm[link] = index
+        self.warm.untold[link] = index
         return True
 
     def _start_cold(self, index: int) -> None:
@@ -154,20 +158,30 @@ class Run:
             os.close(script)
 
     def _take_warm(self, link: int, told: bytes) -> None:
-        """A runner has forked our process, which waits for us to put it into its group."""
-        self.host.warm_went_on()
-        index = self.warm.pop(link)
-        pid = int(told.split()[1])
-        self._own(pid, index)
+        """A runner says that it has forked our process, which waits for us to put it into its group."""
+        try:
+            pid = self.host.runners.find(link, told)
+        except LieError as lie:
+            self._unwatch(link)
+            self._fail_start(str(lie), by_job=True)
+            return
+        if pid == GONE:
+            self._start_is_over(link)
+            return
+        self._own(pid, self.warm.tell(link))
+        self.host.runners.go_on()
         self._note()
         assert self.group is not None
-        for path in self.group.entry_files:
-            write_text(path, str(pid))
-        if self.purpose is not None:  # told to end before it began
-            processes.send_signal(pid, signal.SIGKILL)
-            return
+        self.group.take(pid)
         with contextlib.suppress(OSError):  # it may have died
             os.write(link, b"g")
+
+    def _unwatch(self, pipe: int) -> int | None:
+        """Hear no more of a start. Returns the replica of which a warm runner has forked no process."""
+        self.host.unwatch(pipe)
+        self.pipes.pop(pipe, None)
+        self.host.runners.release(pipe)
+        return self.warm.drop(pipe)
 
     def _child(self, index: int, script: int, gate: int, *, is_setup: bool) -> Child:
         assert self.group is not None
@@ -175,20 +189,25 @@ class Run:
         return make_child(self.launch, index, self.group, script, gate, is_setup=is_setup, files_max=files_max)
 
     def _read_pipe(self, pipe: int) -> None:
-        told = os.read(pipe, 4096)
-        if told and pipe in self.warm:
+        try:
+            told = hear(pipe)
+        except BlockingIOError:
+            return
+        if told and pipe in self.warm.untold:
             self._take_warm(pipe, told)
             return
-        if told:
-            self.pipes[pipe].extend(told)
-            return
-        self.host.unwatch(pipe)
-        failure = bytes(self.pipes.pop(pipe))
-        index = self.warm.pop(pipe, None)
+        self.pipes[pipe].extend(told)
+        if not told or len(self.pipes[pipe]) > TOLD_MAX:
+            self._start_is_over(pipe)
+
+    def _start_is_over(self, pipe: int) -> None:
+        failure, is_warm = bytes(self.pipes[pipe]), pipe in self.warm.told
+        index = self._unwatch(pipe)
         if index is not None:
-            self.host.warm_went_on()
             self._start_cold(index)
-        if failure:
+        if failure and is_warm:
+            self._fail_start(explain(failure), by_job=True)
+        elif failure:
             self._fail_start(explain_failure(failure), by_job=is_own_failure(failure))
         elif self.stage == "setup":
             if not self.pipes and not self.report.prepared_ms:
@@ -223,22 +242,7 @@ class Run:
             self.advance()
 
     def _note(self) -> None:
-        self.host.records.note_started(
-            self.report.job,
-            self.launch.generation,
-            Started(
-                boot=self.host.boot,
-                mark=self.mark,
-                processes=tuple((pid, self.ticks[pid], rank) for pid, rank in self.mains.items()),
-                started_ms=self.report.started_ms,
-                resized_ms=self.report.resized_ms,
-                suspended_ms=self.report.suspended_ms,
-                began_ms=self.began_ms,
-                done_ms=self.done_ms,
-                limit_tick_ms=0 if self.limit_tick == NEVER else self.limit_tick,
-                is_setup=self.stage == "setup",
-            ),
-        )
+        self.host.records.note_started(self.report.job, self.launch.generation, describe_start(self))
 
     # --- what the controller asks ------------------------------------------------------------------------------------
 
@@ -266,16 +270,7 @@ class Run:
         self.advance()
 
     def _note_asked(self, purpose: Purpose, by_tick: int) -> None:
-        asked = Asked(
-            end=purpose.end,
-            value=purpose.value,
-            reason=purpose.reason,
-            request=self.request,
-            is_leave=self.leave is not None,
-            was_signalled=self.was_signalled,
-            by_tick_ms=by_tick,
-        )
-        self.host.records.note_asked(self.report.job, self.launch.generation, asked)
+        self.host.records.note_asked(self.report.job, self.launch.generation, describe_end(self, purpose, by_tick))
 
     def was_asked(self, asked: Asked) -> None:
         """Another keeper has begun to end it."""
@@ -565,7 +560,7 @@ class Run:
         """Write down how the run ended, and tell."""
         said = contract.read_progress(self.launch.job_dir) if self.launch.saves else contract.NOTHING_SAID
         self._take_checkpoint(said)
-        purpose = self._judge(said)
+        purpose = judge(describe_traces(self, said), said)
         report = self.report
         report.ended_ms = now_ms()
         if purpose.end in ("dropped", "moved", "suspended"):
@@ -583,15 +578,3 @@ class Run:
             self.report.phase, self.report.suspended_ms = "suspended", self.report.ended_ms
             self.host.announce(self.report)
         self.host.records.forget(self.report.job, self.launch.generation)
-
-    def _judge(self, said: contract.Progress) -> Purpose:
-        traces = Traces(
-            purpose=self.purpose,
-            is_alive=bool(self.mains),
-            bad_status=self.bad_status,
-            has_unknown_end=self.has_unknown_end,
-            was_signalled=self.was_signalled,
-            has_answered=self.request != "" and said.answers == self.request,
-            is_out_of_memory=self.group is not None and self.group.count_oom_kills() > 0,
-        )
-        return judge(traces, said)

@@ -34,12 +34,18 @@ def serve() -> "dict[str, object] | None":
     runpy.run_path(os.devnull)  # which imports what running a script needs, or each task would
     gc.freeze()  # or the first collection in each task would touch, and so copy, all that was imported
     while requests := receive(control):
+        reader, writer = os.pipe()
         between = os.fork()
         if between == 0:
-            task = fork_each(requests)
+            os.close(writer)
+            task = fork_each(requests, reader)
             control.close()
             return task
+        os.close(reader)
         os.waitpid(between, 0)
+        with contextlib.suppress(OSError):  # they may have ended
+            os.write(writer, b"." * len(requests))
+        os.close(writer)
         for _, link in requests:
             os.close(link)
     return None
@@ -60,12 +66,17 @@ def receive(control: socket.socket) -> "list[tuple[bytes, int]]":
     return requests
 
 
-def fork_each(requests: "list[tuple[bytes, int]]") -> "dict[str, object]":
-    """In the process between: fork a task for each request, and end. Returns in each task, with what it is to run."""
+def fork_each(requests: "list[tuple[bytes, int]]", reader: int) -> "dict[str, object]":
+    """In the process between: fork a task for each request, and end. Returns in each task, with what it is to run,
+    once it is the keeper's child, as `reader` tells: the keeper takes no other."""
     for place, (data, link) in enumerate(requests):
         if os.fork() == 0:
             for _, other in requests[place + 1 :]:
                 os.close(other)
+            is_orphan = os.read(reader, 1)
+            os.close(reader)
+            if not is_orphan:  # the runner is lost
+                os._exit(127)
             return {**json.loads(data), "link": link}
         os.close(link)
     os._exit(0)
