@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from clearway.adapters.local.keeper.host import NEVER
+from clearway.adapters.local.keeper.records import Asked, Started
 from support.keepers import end_processes, make_launch, noted_keeper, refuse, room_for
 
 
@@ -139,3 +140,24 @@ def test_frozen_job_goes_on_where_its_earlier_record_cannot_be_taken_away(keeper
     assert (frozen.stage, keeper.told[-1].generation, keeper.told[-1].phase) == ("running", 2, "running")
     keeper._wait()
     assert keeper.records.list() == [(5, 2)]
+
+
+@pytest.mark.parametrize("known", [(), ((1 << 30, 1, 0),)])
+def test_job_of_which_not_every_replica_had_its_process_is_stopped_by_the_next_keeper(keeper, known):
+    (replica,) = make_launch().replicas
+    launch = make_launch(replicas=(replica, replica), warm="/usr/bin/python3")
+    keeper.records.begin(launch)
+    keeper.records.note_started(5, 1, Started(boot=keeper.boot, mark="5.1", processes=known))
+    keeper._adopt()
+    assert keeper.ends() == [(1, "stopped", "node_failed")]
+    assert keeper.told[-1].reason == "the keeper was ended while it started the job"
+
+
+def test_job_that_was_cancelled_while_warm_runners_forked_it_stays_cancelled(keeper):
+    launch = make_launch(warm="/usr/bin/python3")
+    keeper.records.begin(launch)
+    keeper.records.note_started(5, 1, Started(boot=keeper.boot, mark="5.1", processes=()))
+    cancelled = {"end": "finished", "value": "CANCELLED", "reason": "", "request": ""}
+    keeper.records.note_asked(5, 1, Asked(**cancelled, is_leave=False, was_signalled=True, by_tick_ms=0))
+    keeper._adopt()
+    assert keeper.ends() == [(1, "finished", "CANCELLED")]

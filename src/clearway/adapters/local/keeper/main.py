@@ -31,6 +31,7 @@ from clearway.adapters.local.keeper.host import (
 )
 from clearway.adapters.local.keeper.log import complain
 from clearway.adapters.local.keeper.messages import Launch, Message, Report
+from clearway.adapters.local.keeper.notes import is_partial
 from clearway.adapters.local.keeper.records import Record, Records, Started
 from clearway.adapters.local.keeper.runners import Runners
 from clearway.adapters.local.keeper.runs import Run
@@ -460,7 +461,7 @@ class Keeper:
             before.end(DROPPED, 0)
         run = self._make_run(launch)
         self._runs[job] = run
-        if started is None:
+        if started is None or (started.boot == self.boot and is_partial(launch, started) and record.asked is None):
             run.group = self.groups.open(run.mark)
             # Some of its processes may have run: it is not a start that failed, which is as if it had never been.
             run.end(Purpose("stopped", "node_failed", "the keeper was ended while it started the job"), 0)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from clearway.adapters.local.keeper.contract import Progress
 from clearway.adapters.local.keeper.host import NEVER, Purpose
+from clearway.adapters.local.keeper.messages import Launch
 from clearway.adapters.local.keeper.records import Asked, Started
 from clearway.adapters.local.keeper.verdict import Traces
 
@@ -25,6 +26,12 @@ def describe_start(run: "Run") -> Started:
         limit_tick_ms=0 if run.limit_tick == NEVER else run.limit_tick,
         is_setup=run.stage == "setup",
     )
+
+
+def is_partial(launch: Launch, started: Started) -> bool:
+    """Whether the keeper was still waiting for processes that warm runners were to fork."""
+    has_run = started.is_setup or started.started_ms or started.suspended_ms
+    return not has_run and len(started.processes) < len(launch.replicas)
 
 
 def describe_end(run: "Run", purpose: Purpose, by_tick: int) -> Asked:

@@ -153,7 +153,7 @@ class Run:
         else:
             self._own(pid, index)
             self._watch(pipe)
-            self._note()
+            self._note_all()
         finally:
             os.close(script)
 
@@ -170,11 +170,16 @@ class Run:
             return
         self._own(pid, self.warm.tell(link))
         self.host.runners.go_on()
-        self._note()
         assert self.group is not None
         self.group.take(pid)
         with contextlib.suppress(OSError):  # it may have died
             os.write(link, b"g")
+        self._note_all()
+
+    def _note_all(self) -> None:
+        """Only when each replica has its process, and was let go: else another keeper would take the run for begun."""
+        if not self.warm.untold:
+            self._note()
 
     def _unwatch(self, pipe: int) -> int | None:
         """Hear no more of a start. Returns the replica of which a warm runner has forked no process."""
