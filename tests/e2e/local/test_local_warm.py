@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clearway.model.events import JobFinished, JobStarted, JobStopped
+from clearway.model.events import DeviceDown, JobFinished, JobStarted, JobStopped
 from clearway.model.jobs import JobKind, Outcome, Request, StopCause
 from clearway.model.plan import Stop
 from support.benches import wait_until
@@ -38,8 +38,7 @@ PYTHON = Path("/usr/bin/python3")
 @pytest.fixture
 def bench(tmp_path):
     with local_bench(tmp_path) as bench:
-        if "no cgroup" in "".join(bench.backend.notes):
-            pytest.skip(bench.backend.notes[0])
+        skip_without_groups(bench)
         (bench.workdir / "task.py").write_text(SCRIPT)
         yield bench
 
@@ -341,3 +340,133 @@ def test_job_of_which_the_process_is_gone_when_its_runner_names_it_starts_cold(b
     bench.start(5)
     assert finish(bench, 5).outcome is Outcome.COMPLETED
     assert bench.output(5) == "cold\n"
+
+
+def add_slow(bench: LocalBench, job: int) -> Path:
+    """A job whose runner does not come to an end of importing. Returns what is there when that has begun: its pid."""
+    modules, begun = bench.workdir / "modules", bench.workdir / "begun"
+    modules.mkdir(exist_ok=True)
+    lines = ("import os, time", f"file = open({str(begun)!r}, 'a')", "print(os.getpid(), file=file, flush=True)")
+    (modules / "slow.py").write_text("\n".join((*lines, "time.sleep(0 if 'CLEARWAY_JOB_ID' in os.environ else 600)")))
+    environment = (("CLEARWAY_WARM", "slow"), ("PYTHONPATH", str(modules)))
+    bench.add(job, f"{sys.executable} task.py", run={"environment": environment})
+    return begun
+
+
+def wait_for_runner(begun: Path) -> int:
+    wait_until(lambda: begun.exists() and begun.read_text().endswith("\n"), "the import")
+    return int(begun.read_text().split()[0])
+
+
+def test_task_whose_keeper_dies_while_its_runner_imports_is_stopped_and_has_not_completed(bench):
+    begun = add_slow(bench, 5)
+    bench.start(5)
+    runner = wait_for_runner(begun)
+    keeper = bench.keeper_pid()
+    os.kill(keeper, signal.SIGKILL)
+    wait_until(lambda: not is_alive(keeper), "the keeper's death")
+    stopped = bench.wait(JobStopped, 5)
+    assert stopped.cause is StopCause.NODE_FAILED
+    assert stopped.reason == "the keeper was ended while it started the job"
+    wait_until(lambda: not is_alive(runner), "the end of the runner")
+
+
+ORPHAN = """
+import time
+if os.fork() == 0:
+    between = os.getpid()
+    if os.fork() == 0:
+        while os.getppid() == between:
+            pass
+        os.write(links[0], b"pid %d\\n" % os.getpid())
+        time.sleep(600)
+    os._exit(0)
+"""
+
+
+def skip_without_groups(bench: LocalBench) -> None:
+    if "no cgroup" in "".join(bench.backend.notes):
+        pytest.skip(bench.backend.notes[0])
+
+
+def test_runner_that_does_not_come_to_an_end_of_importing_is_ended_and_its_tasks_start_cold(tmp_path):
+    with local_bench(tmp_path, settings=dataclasses.replace(QUICK, warm_wait_ms=700)) as bench:
+        skip_without_groups(bench)
+        (bench.workdir / "task.py").write_text("print('cold')")
+        begun = add_slow(bench, 5)
+        bench.start(5)
+        runner = wait_for_runner(begun)
+        assert finish(bench, 5).outcome is Outcome.COMPLETED
+        assert bench.output(5) == "cold\n"
+        wait_until(lambda: not is_alive(runner), "the end of the runner")
+        add_slow(bench, 6)
+        bench.start(6)
+        assert finish(bench, 6).outcome is Outcome.COMPLETED
+        assert begun.read_text().split() == [str(runner)], "another one was made"
+
+
+def test_job_is_cancelled_at_once_while_its_runner_imports(bench):
+    begun = add_slow(bench, 5)
+    bench.start(5)
+    wait_for_runner(begun)
+    bench.perform(Stop(5, 1, 0, None))
+    assert finish(bench, 5).outcome is Outcome.CANCELLED
+    assert not [event for event in bench.events if isinstance(event, DeviceDown)]
+
+
+@AS_NOBODY
+def test_task_that_never_says_that_it_has_begun_counts_as_begun(tmp_path):
+    with local_bench(tmp_path, settings=dataclasses.replace(QUICK, warm_wait_ms=700)) as bench:
+        skip_without_groups(bench)
+        add_hostile(bench, 5, f"exec({ORPHAN!r})", limit_ms=500)
+        bench.start(5)
+        bench.wait(JobStarted, 5)
+        assert finish(bench, 5).outcome is Outcome.TIMEOUT
+
+
+SHOWS = "import mine, os; print(mine.__file__, mine.THREADS, os.environ.get('OMP_NUM_THREADS'))"
+
+
+def test_tasks_get_the_modules_that_their_own_environment_says(bench):
+    (bench.workdir / "task.py").write_text(SHOWS)
+    for name in ("a", "b"):
+        (bench.workdir / name).mkdir()
+        (bench.workdir / name / "mine.py").write_text("import os; THREADS = os.environ.get('OMP_NUM_THREADS')")
+    for job, folder, threads in ((5, str(bench.workdir / "a"), "1"), (6, "b", "1"), (7, "b", "2")):
+        environment = (("CLEARWAY_WARM", "mine"), ("PYTHONPATH", folder), ("OMP_NUM_THREADS", threads))
+        bench.add(job, f"{sys.executable} task.py", run={"environment": environment})
+        bench.start(job)
+        finish(bench, job)
+        assert bench.output(job) == f"{bench.workdir}/{folder[-1]}/mine.py {threads} {threads}\n"
+
+
+def add_with_module(bench: LocalBench, job: int, text: str, threads: int = 1, **more: object) -> None:
+    (bench.workdir / "mine.py").write_text(text)
+    (bench.workdir / "task.py").write_text("import mine")
+    environment = (("CLEARWAY_WARM", "mine"), ("PYTHONPATH", "."), ("OMP_NUM_THREADS", str(threads)))
+    bench.add(job, f"{sys.executable} task.py", run={"environment": environment}, **more)
+
+
+def test_memory_limit_of_a_job_is_that_of_its_runner_too(bench):
+    if bench.backend.notes:
+        pytest.skip(bench.backend.notes[0])
+    add_with_module(bench, 5, "held = bytearray(300 << 20)", request=Request(devices=1, memory_bytes=64 << 20))
+    bench.start(5)
+    assert finish(bench, 5).outcome is Outcome.OUT_OF_MEMORY
+
+
+def test_runner_that_goes_on_after_its_end_is_killed_with_the_children_of_its_modules(bench):
+    lingers = """
+import os, threading, time
+if "CLEARWAY_JOB_ID" not in os.environ:
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    child = os.fork() or time.sleep(600)
+    print(os.getpid(), child, file=open("PIDS", "a"))
+"""
+    pids = bench.workdir / "pids"
+    for job in range(1, 10):
+        add_with_module(bench, job, lingers.replace("PIDS", str(pids)), threads=job)
+        bench.start(job)
+        assert finish(bench, job).outcome is Outcome.COMPLETED
+    first = [int(pid) for pid in pids.read_text().splitlines()[0].split()]
+    wait_until(lambda: not any(map(is_alive, first)), "the end of the runner that made room")

@@ -460,7 +460,7 @@ def test_gang_of_some_gpus_may_open_those_of_all_its_replicas_and_its_warm_runne
     devices = make_devices(make_with_files((0, {}), (1, {}), (2, {})))
     launch = launch_on(devices, 0, 2)
     assert launch.files_denied == ((195, 1),)
-    assert launch.without_limits().files_denied == ((195, 0), (195, 1), (195, 2))
+    assert launch.for_runner().files_denied == ((195, 0), (195, 1), (195, 2))
     assert visible_in(launch) == ["GPU-0", "GPU-2"]
     assert Launch.of_message(json.loads(json.dumps(launch.to_message()))) == launch
 

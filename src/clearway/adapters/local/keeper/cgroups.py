@@ -333,6 +333,14 @@ class Groups:
         }
         return Group(mark, tracker, limiters, self.kind, self._mount, self._find_others(mark))
 
+    def list(self, prefix: str) -> list[Group]:
+        """Groups that are there whose names begin so."""
+        try:
+            names = os.listdir(self._tracker) if self._tracker else []
+        except OSError:
+            return []
+        return [self.open(name) for name in sorted(names) if name.startswith(prefix)]
+
     def make(self, mark: str, limits: Limits) -> Group:
         """A new group with its limits. Raises OSError where the kernel refuses a directory."""
         if not self._tracker:

@@ -54,7 +54,8 @@ class Settings:
     """kill_wait_ms: from SIGTERM to SIGKILL of a job that was told to end (Slurm's KillWait). leftover_wait_ms: the
     same for what outlives a job's main processes. quarantine_ms: from SIGKILL until what still lives is called stuck.
     idle_exit_ms: the keeper ends when it has had neither jobs nor a controller for so long. files_max: soft limit of
-    open files of jobs. is_without_cgroups: as if there were none.
+    open files of jobs. is_without_cgroups: as if there were none. warm_wait_ms: a warm runner that takes no task for so
+    long, as while it imports, is ended, and the task started without it.
     """
 
     kill_wait_ms: int = 30_000
@@ -63,6 +64,7 @@ class Settings:
     idle_exit_ms: int = 60_000
     files_max: int = 1024
     is_without_cgroups: bool = False
+    warm_wait_ms: int = 30_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ class Keeper:
         self._generations: dict[int, int] = {}
         self._results: dict[tuple[int, int], tuple[int, Report]] = {}
         self._owners: dict[int, Run] = {}
-        self.runners = Runners(self.groups, settings.files_max, self._await_runner, self._owners)
+        self.runners = Runners(self.groups, settings, self._await_runner, self._owners)
         self._readers: dict[int, Callable[[], None]] = {}
         self._due: list[tuple[int, int, Run]] = []
         self._sequence = 0
@@ -124,10 +124,10 @@ class Keeper:
             if self._wire.is_of(key.fd) and mask & selectors.EVENT_WRITE:
                 self._wire.flush()
         self._pay()
+        self.runners.look()
         if self._home.is_newly_lost(tick_ms()):
             self._give_up()
         if not self._due or not self._runs:  # what is due of a run that has ended, such as its time limit, stays there
-            self.runners.end_idle()
             self._exit_if_idle()
 
     def _pay(self) -> None:
@@ -436,6 +436,7 @@ class Keeper:
 
     def _adopt(self) -> None:
         """Take over what an earlier keeper left."""
+        self.runners.end_earlier()
         for job, generation in self.records.list():
             self._generations[job] = generation
             record = self.records.read(job, generation)

@@ -172,8 +172,7 @@ class Run:
         self.host.runners.go_on()
         assert self.group is not None
         self.group.take(pid)
-        with contextlib.suppress(OSError):  # it may have died
-            os.write(link, b"g")
+        self.host.runners.let_go(link)
         self._note_all()
 
     def _note_all(self) -> None:
@@ -261,9 +260,11 @@ class Run:
         self.leave = None
         self.was_signalled = True
         self.kill_tick = min(self.kill_tick, tick_ms() + wait_ms)
-        if self.purpose is not None and self.mains:
+        if self.purpose is not None and (self.mains or self.warm.untold):
             self._note_asked(self.purpose, self.kill_tick)
         self.stage = "draining"
+        for link in self.warm.list():  # of which nobody knows when it would end; who has forked none hears of it
+            self._unwatch(link)
         self.progress_tick = self.signal_tick = self.limit_tick = NEVER
         if self.group is not None:
             # One that was just forked is not in its group yet. A client without a container has nothing to wait for.
@@ -546,7 +547,8 @@ class Run:
         """Some process does not end. Tell what became of the run, and that its devices are not free."""
         assert self.group is not None
         pids = [*self.mains, *(pid for pid in self.group.pids() if pid not in self.mains)]
-        tell_stuck(self.report, self.launch.devices, [processes.read_name(pid) for pid in pids[:3]])
+        names = [processes.read_name(pid) for pid in pids[:3]]
+        tell_stuck(self.report, self.launch.devices, names, is_docker=bool(self.launch.docker))
         self._settle()
 
     def _finish(self) -> None:

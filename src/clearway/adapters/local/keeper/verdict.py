@@ -53,8 +53,12 @@ def tell_end(report: Report, purpose: Purpose, bad_status: int) -> None:
         report.cause = purpose.value
 
 
-def tell_stuck(report: Report, devices: tuple[tuple[str, int], ...], names: list[str]) -> None:
+def tell_stuck(report: Report, devices: tuple[tuple[str, int], ...], names: list[str], *, is_docker: bool) -> None:
     """Put into `report` that its run does not leave its devices. names: of the processes that do not end."""
-    reason = f"held by {', '.join(names)} of job {report.job}, which SIGKILL did not end"
-    reason = reason if names else f"Docker does not say that the containers of job {report.job} are gone"
+    if names:
+        reason = f"held by {', '.join(names)} of job {report.job}, which SIGKILL did not end"
+    elif is_docker:
+        reason = f"Docker does not say that the containers of job {report.job} are gone"
+    else:
+        reason = f"the control group of job {report.job} does not become empty, though no process can be seen in it"
     report.stuck = [(node, index, reason) for node, index in devices]

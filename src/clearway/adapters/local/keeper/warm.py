@@ -108,14 +108,8 @@ def become(task: "dict[str, object]") -> None:
     os.close(link)
 
 
-def catch_up(environment: "dict[str, str]") -> None:
-    """What an interpreter does with its environment when it starts, and what must differ from task to task: modules
-    that draw random numbers would give all tasks of a runner the same ones."""
-    paths = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
-    sys.path[1:1] = paths
-    if environment.get("PYTHONUNBUFFERED"):
-        for stream in (sys.stdout, sys.stderr):
-            stream.reconfigure(write_through=True)  # type: ignore[union-attr]
+def differ() -> None:
+    """From task to task: modules that draw random numbers would give all tasks of a runner the same ones."""
     for name, module in (("numpy", "random"), ("torch", "")):
         loaded = sys.modules.get(name)
         if loaded is not None:
@@ -162,5 +156,5 @@ if __name__ == "__main__":
     found = serve()
     if found is not None:
         become(found)
-        catch_up(dict(found["environment"]))  # type: ignore[call-overload]
+        differ()
         os._exit(finish([str(word) for word in found["argv"]]))  # type: ignore[attr-defined]

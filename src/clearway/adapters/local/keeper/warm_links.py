@@ -17,6 +17,10 @@ class WarmLinks:
     untold: dict[int, int] = field(default_factory=dict)
     told: set[int] = field(default_factory=set)
 
+    def list(self) -> tuple[int, ...]:
+        """All sockets."""
+        return (*self.untold, *self.told)
+
     def tell(self, link: int) -> int:
         """There is a process. Returns its replica."""
         self.told.add(link)
