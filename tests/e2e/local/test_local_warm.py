@@ -470,3 +470,45 @@ if "CLEARWAY_JOB_ID" not in os.environ:
         assert finish(bench, job).outcome is Outcome.COMPLETED
     first = [int(pid) for pid in pids.read_text().splitlines()[0].split()]
     wait_until(lambda: not any(map(is_alive, first)), "the end of the runner that made room")
+
+
+def test_first_replica_has_emptied_the_output_that_all_share_before_another_begins(bench):
+    (bench.workdir / "task.py").write_text("import os; print('from', os.environ['RANK'])")
+    for rank in range(4):
+        (bench.workdir / f"in-{rank}").touch()
+    (bench.workdir / "in-0").unlink()
+    os.mkfifo(bench.workdir / "in-0")
+    environment = (("CLEARWAY_WARM", "python"),)
+    bench.add(5, f"{sys.executable} task.py", replicas=4, run={"environment": environment, "input": "in-%t"})
+    bench.start(5, 1, *((0, (place,)) for place in range(4)))
+    bench.pass_time(0.3)
+    wait_until(lambda: opens(bench.workdir / "in-0"), "the first replica")
+    assert finish(bench, 5).outcome is Outcome.COMPLETED
+    assert sorted(bench.output(5).splitlines()) == [f"from {rank}" for rank in range(4)]
+
+
+def opens(fifo: Path) -> bool:
+    """Whether somebody reads there."""
+    try:
+        os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+    except OSError:
+        return False
+    return True
+
+
+def test_warm_task_whose_input_nobody_opens_is_stopped_as_a_cold_one(bench):
+    os.mkfifo(bench.workdir / "in")
+    run = {"environment": (("CLEARWAY_WARM", "python"),), "input": "in"}
+    bench.add(5, f"{sys.executable} task.py", run=run)
+    bench.start(5)
+    stopped = bench.wait(JobStopped, 5)
+    assert stopped.cause is StopCause.UNSTARTABLE
+    assert stopped.reason == f"open {bench.workdir}/in: nobody opened its other end within 10 s"
+
+
+def test_interrupted_task_ends_as_in_a_shell(bench):
+    (bench.workdir / "task.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGINT)")
+    add(bench, 5)
+    bench.start(5)
+    assert finish(bench, 5).exit_code == 130
+    assert "KeyboardInterrupt" in bench.output(5)

@@ -106,7 +106,8 @@ class Run:
             if len(ranks) > 1:
                 gate, opener = os.pipe2(os.O_CLOEXEC)
             for index in ranks:
-                if self.launch.warm and not is_setup and self._start_warm(index):
+                if self.launch.warm and not is_setup:
+                    self._start_warm(index)
                     continue
                 pid, pipe = spawn(self._child(index, script, gate, is_setup=is_setup))
                 if index == ranks[0] and opener >= 0:
@@ -131,18 +132,18 @@ class Run:
         self.pipes[pipe] = bytearray()
         self.host.watch(pipe, lambda: self._read_pipe(pipe))
 
-    def _start_warm(self, index: int) -> bool:
-        """Have a warm runner fork this replica; False = it must be started cold."""
+    def _start_warm(self, index: int) -> None:
+        """Have a warm runner fork this replica, or start it cold."""
         is_first = truncates(self.launch, index, is_setup=False)
         link = self.host.runners.start(self.launch, index, truncates=is_first)
         if link is None:
-            return False
+            self.warm.after_first(lambda: self._start_cold(index))
+            return
         self._watch(link)
-        self.warm.untold[link] = index
-        return True
+        self.warm.expect(link, index)
 
     def _start_cold(self, index: int) -> None:
-        """The warm runner ended before it could start this replica."""
+        """There is no warm runner, or it ended before it could start this replica."""
         if self.purpose is not None:
             return
         script = make_script(self.launch.script)
@@ -153,6 +154,7 @@ class Run:
         else:
             self._own(pid, index)
             self._watch(pipe)
+            self.warm.expect_cold(pipe, index)
             self._note_all()
         finally:
             os.close(script)
@@ -172,12 +174,15 @@ class Run:
         self.host.runners.go_on()
         assert self.group is not None
         self.group.take(pid)
+        self.warm.after_first(lambda: self._let_go(link), link)
+
+    def _let_go(self, link: int) -> None:
         self.host.runners.let_go(link)
         self._note_all()
 
     def _note_all(self) -> None:
         """Only when each replica has its process, and was let go: else another keeper would take the run for begun."""
-        if not self.warm.untold:
+        if self.warm.is_all_begun:
             self._note()
 
     def _unwatch(self, pipe: int) -> int | None:
@@ -208,7 +213,9 @@ class Run:
         failure, is_warm = bytes(self.pipes[pipe]), pipe in self.warm.told
         index = self._unwatch(pipe)
         if index is not None:
-            self._start_cold(index)
+            self.warm.after_first(lambda: self._start_cold(index))
+        if not failure:
+            self.warm.go_on()
         if failure and is_warm:
             self._fail_start(explain(failure), by_job=True)
         elif failure:
@@ -263,6 +270,7 @@ class Run:
         if self.purpose is not None and (self.mains or self.warm.untold):
             self._note_asked(self.purpose, self.kill_tick)
         self.stage = "draining"
+        self.warm.held.clear()
         for link in self.warm.list():  # of which nobody knows when it would end; who has forked none hears of it
             self._unwatch(link)
         self.progress_tick = self.signal_tick = self.limit_tick = NEVER
