@@ -21,6 +21,9 @@ import threading
 
 REQUEST_BYTES_MAX = 1 << 20
 
+OPEN_WAIT_S = 10
+"""As of a cold start: so long a task's files may take to be opened, as for the other end of a pipe."""
+
 TOGETHER_MAX = 16
 """Requests that wait share the process between: in a burst a task costs one fork, not two."""
 
@@ -94,18 +97,28 @@ def become(task: "dict[str, object]") -> None:
         step = f"working directory {task['workdir']}"
         os.chdir(str(task["workdir"]))
         os.umask(0o022)
+        signal.signal(signal.SIGALRM, give_up)
+        signal.alarm(OPEN_WAIT_S)
         for number, (path, flags) in enumerate(task["files"]):  # type: ignore[arg-type,var-annotated]
             step = f"open {path}"
             descriptor = os.open(path or os.devnull, flags, 0o666)
             os.dup2(descriptor, number)
             os.close(descriptor)
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
         os.environ.clear()  # noqa: TID251 - it is the task's from here on
         os.environ.update(task["environment"])  # type: ignore[call-overload]  # noqa: TID251 - as above
         signal.signal(signal.SIGINT, signal.default_int_handler)
     except OSError as error:
-        os.write(link, f"{step}: {error.errno or 0}".encode())
+        with contextlib.suppress(OSError):  # the keeper listens no more
+            os.write(link, f"{step}: {error if isinstance(error, TimeoutError) else error.errno or 0}".encode())
         os._exit(127)
     os.close(link)
+
+
+def give_up(_number: int, _frame: object) -> None:
+    """As a cold start does."""
+    raise TimeoutError(f"nobody opened its other end within {OPEN_WAIT_S} s")
 
 
 def differ() -> None:
@@ -139,9 +152,9 @@ def finish(argv: "list[str]") -> int:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
         if code and not isinstance(end.code, int):
             print(end.code, file=sys.stderr)
-    except BaseException:  # as the interpreter does with what nobody caught
+    except BaseException as error:  # as the interpreter does with what nobody caught
         sys.excepthook(*sys.exc_info())
-        code = 1
+        code = 130 if isinstance(error, KeyboardInterrupt) else 1  # what a shell makes of SIGINT
     for end_all in (getattr(threading, "_shutdown", None), getattr(atexit, "_run_exitfuncs", None)):
         if end_all is not None:
             with contextlib.suppress(Exception):
