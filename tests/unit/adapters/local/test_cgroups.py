@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from clearway.adapters.local.keeper.cgroups import Groups
+from clearway.adapters.local.keeper.cgroups import Group, Groups
 
 LIMITS = SimpleNamespace(cpu_milli=1_500, memory_bytes=1 << 30, processes_max=100, files_denied=())
 NO_LIMITS = SimpleNamespace(cpu_milli=0, memory_bytes=0, processes_max=0, files_denied=())
@@ -114,3 +114,17 @@ def test_machine_without_groups_gets_one_clear_line():
     (note,) = groups.notes
     assert note.startswith("no cgroup can be made here")
     assert "CPU and memory are not limited" in note
+
+
+@pytest.mark.parametrize(("has_threads", "name"), [(False, "tasks"), (True, "cgroup.procs")])
+def test_task_leaves_the_limits_of_its_runner_that_its_job_does_not_have(tmp_path, has_threads, name):
+    paths = {each: tmp_path / each for each in ("freezer", "memory", "devices")}
+    for path in paths.values():
+        for mark in ("runner", "5.1"):
+            (path / mark).mkdir(parents=True)
+    of_runner = {each: str(paths[each] / "runner") for each in ("memory", "devices")}
+    runner = Group("runner", str(paths["freezer"] / "runner"), of_runner, "v1")
+    job = Group("5.1", str(paths["freezer"] / "5.1"), {"memory": str(paths["memory"] / "5.1")}, "v1")
+    job.take(77, runner, has_threads=has_threads)
+    written = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    assert written == [f"devices/{name}", f"freezer/5.1/{name}", f"memory/5.1/{name}"]

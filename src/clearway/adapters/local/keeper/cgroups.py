@@ -125,10 +125,11 @@ class Group:
         is_v2 = self.kind == "v2"
         return tuple(f"{path}/{'cgroup.procs' if is_v2 and path == self.tracker else 'tasks'}" for path in paths)
 
-    def take(self, pid: int) -> None:
-        """Put a process of one thread into it."""
-        for path in self.entry_files:
-            write_text(path, str(pid))
+    def take(self, pid: int, before: "Group", *, has_threads: bool) -> None:
+        """Move a process from the group `before`, also out of what limits that group and not this one."""
+        left = [path for name, path in before.limiters.items() if name not in self.limiters and path != before.tracker]
+        for path in (*(f"{os.path.dirname(path)}/tasks" for path in left), *self.entry_files):
+            write_text(f"{os.path.dirname(path)}/cgroup.procs" if has_threads else path, str(pid))
 
     @property
     def birthplace(self) -> str:

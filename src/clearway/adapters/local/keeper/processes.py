@@ -66,6 +66,7 @@ class Identity(NamedTuple):
     pid: int
     parent: int
     users: tuple[int, ...]
+    has_threads: bool = False
 
 
 def read_identity(pid: int) -> Identity | None:
@@ -74,7 +75,8 @@ def read_identity(pid: int) -> Identity | None:
     fields = dict(line.split(b":", 1) for line in lines if b":" in line)
     if not fields or fields[b"State"].split()[0] in b"ZX":
         return None
-    return Identity(int(fields[b"Tgid"]), int(fields[b"PPid"]), tuple(map(int, fields[b"Uid"].split())))
+    users = tuple(map(int, fields[b"Uid"].split()))
+    return Identity(int(fields[b"Tgid"]), int(fields[b"PPid"]), users, int(fields[b"Threads"]) > 1)
 
 
 def is_same_alive(pid: int, start_ticks: int) -> bool:

@@ -83,7 +83,7 @@ class Runners:
         self._source = (Path(__file__).parent / "warm.py").read_text(encoding="utf-8")
 
     def start(self, launch: Launch, index: int, *, truncates: bool) -> int | None:
-        """Hand replica `index` to a runner, made if need be. Returns a socket that tells `pid N`, for `find`, waits for
+        """Hand replica `index` to a runner, made if need be. Returns a socket that tells `pid N`, for `take`, waits for
         a byte, and ends as the pipe of `spawn` does; it does not block, and is to be given to `release` when it is no
         longer heard. None = it must be started cold. A task in no control group is out of sight."""
         if self._groups.kind == "marks":
@@ -104,24 +104,26 @@ class Runners:
         self.go_on()
         return link
 
-    def find(self, link: int, told: bytes) -> int:
-        """The process that the runner says it has forked for this socket; GONE where it has ended already. Whoever
-        answers runs as the user, and imports his modules: nothing of it is believed that the kernel does not say too.
-        A child of ours that we have not waited for keeps its number, so that no other process can have it meanwhile.
-        Raises LieError, and ends the runner, where the process is anything but a fresh child of this very runner."""
+    def take(self, link: int, told: bytes, group: Group) -> int:
+        """The process that the runner says it has forked for this socket, which is put into `group`; GONE where it has
+        ended already. Whoever answers runs as the user, and imports his modules: nothing of it is believed that the
+        kernel does not say too. A child of ours that we have not waited for keeps its number, so that no other process
+        can have it meanwhile. Raises LieError, and ends the runner, where the process is anything but a fresh child of
+        this very runner."""
         runner = self._links[link]
         match = _TOLD.fullmatch(told)
         pid = int(match[1]) if match else 0
         found = processes.read_identity(pid) if match else None
         if match and found is None:
             return GONE
-        expected = processes.Identity(pid, os.getpid(), (runner.uid,) * 4)
+        expected = processes.Identity(pid, os.getpid(), (runner.uid,) * 4, found is not None and found.has_threads)
         is_taken = pid == runner.pid or pid in self._owned
         if found != expected or is_taken or pid not in runner.group.own_pids():
             self._end_lost(runner)
             raise LieError("the warm runner named a process that it has not forked for this job")
         runner.asked.discard(link)
         runner.heard_tick = tick_ms()
+        group.take(pid, runner.group, has_threads=expected.has_threads)
         return pid
 
     def let_go(self, link: int) -> None:

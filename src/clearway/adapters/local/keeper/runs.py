@@ -160,9 +160,10 @@ class Run:
             os.close(script)
 
     def _take_warm(self, link: int, told: bytes) -> None:
-        """A runner says that it has forked our process, which waits for us to put it into its group."""
+        """A runner says that it has forked our process, which waits until it is in its group."""
+        assert self.group is not None
         try:
-            pid = self.host.runners.find(link, told)
+            pid = self.host.runners.take(link, told, self.group)
         except LieError as lie:
             self._unwatch(link)
             self._fail_start(str(lie), by_job=True)
@@ -172,8 +173,6 @@ class Run:
             return
         self._own(pid, self.warm.tell(link))
         self.host.runners.go_on()
-        assert self.group is not None
-        self.group.take(pid)
         self.warm.after_first(lambda: self._let_go(link), link)
 
     def _let_go(self, link: int) -> None:
