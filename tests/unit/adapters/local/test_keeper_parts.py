@@ -1,9 +1,12 @@
 """What the keeper reads: mounts, progress files, records, signals."""
 
+import contextlib
 import json
 import os
 import select
 import signal
+import subprocess
+import threading
 
 import pytest
 
@@ -22,12 +25,15 @@ from clearway.adapters.local.keeper.processes import (
     collect_descendants,
     handles_signal,
     read_exit_status,
+    read_identity,
     signal_number,
 )
 from clearway.adapters.local.keeper.records import Records, Started
 from clearway.adapters.local.keeper.spawn import Child, _fork_into, explain_failure, is_own_failure, spawn
+from clearway.adapters.local.keeper.warm_links import REASON_MAX, explain
 from clearway.model.cluster import DeviceGroup, NodeSpec
 from clearway.model.ids import NodeName
+from support.keepers import noted_keeper
 
 KERNEL_TELLS_ENDS = tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 15)
 """Whether a pidfd tells how a process ended that was waited for."""
@@ -279,3 +285,60 @@ def test_pipe_that_nobody_opens_is_no_place_for_output_and_the_jobs_own_fault(tm
     os.waitpid(pid, 0)
     assert is_own_failure(said)
     assert explain_failure(said) == f"standard files: open {pipe}: nobody opened its other end within 1 s"
+
+
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        (b"open /x: 2", "open /x: No such file or directory"),
+        (b"open /x: 99999999999999999999", "open /x: 99999999999999999999"),
+        ("open /x: ²".encode(), "open /x: ²"),
+        (b"\x1b[2J\xff\n", "[2J\ufffd"),
+        (b"x" * 4_096, "x" * REASON_MAX),
+    ],
+)
+def test_whatever_a_warm_task_tells_is_a_short_reason_in_plain_letters(told, reason):
+    assert explain(told) == reason
+
+
+def test_identity_of_a_process_is_what_the_kernel_says():
+    with subprocess.Popen(["/bin/sleep", "600"]) as child:
+        assert read_identity(child.pid) == (child.pid, os.getpid(), (os.getuid(),) * 4, False)
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert read_identity(child.pid) is None, "it has ended"
+
+
+def test_thread_is_told_from_its_process():
+    is_over = threading.Event()
+    thread = threading.Thread(target=is_over.wait)
+    thread.start()
+    found = read_identity(thread.native_id)
+    is_over.set()
+    thread.join()
+    assert (found.pid, found.has_threads) == (os.getpid(), True)
+
+
+def test_descriptor_that_was_closed_and_given_anew_meanwhile_is_not_read(tmp_path):
+    with noted_keeper(tmp_path) as keeper:
+        heard = []
+        pipes = [os.pipe() for _ in range(2)]
+
+        def take(number):
+            heard.append(number)
+            other = pipes[1 - number][0]
+            keeper.unwatch(other)
+            again, _ = fresh = os.pipe()
+            assert again == other
+            pipes.append(fresh)
+            keeper.watch(other, lambda: heard.append("not ready"))
+
+        for number, (reader, writer) in enumerate(pipes):
+            keeper.watch(reader, lambda number=number: take(number))
+            os.write(writer, b".")
+        keeper._wait()
+        assert heard in ([0], [1])
+        for pair in pipes:
+            for descriptor in pair:
+                with contextlib.suppress(OSError):
+                    os.close(descriptor)

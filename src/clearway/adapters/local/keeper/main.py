@@ -117,9 +117,9 @@ class Keeper:
         ready = self._selector.select(wait_s)
         if not ready or len(self._untidy) > UNTIDY_MAX:
             self._tidy(1)
-        for key, mask in ready:
-            take = self._readers.get(key.fd)
-            if take is not None and mask & selectors.EVENT_READ:
+        for key, mask, take in [(key, mask, self._readers.get(key.fd)) for key, mask in ready]:
+            # One that came before may have closed it, and opened another of that number, which is not ready.
+            if take is not None and mask & selectors.EVENT_READ and self._readers.get(key.fd) is take:
                 self._guard(take)
             if self._wire.is_of(key.fd) and mask & selectors.EVENT_WRITE:
                 self._wire.flush()
