@@ -334,7 +334,7 @@ class Groups:
         }
         return Group(mark, tracker, limiters, self.kind, self._mount, self._find_others(mark))
 
-    def list(self, prefix: str) -> list[Group]:
+    def find(self, prefix: str) -> list[Group]:
         """Groups that are there whose names begin so."""
         try:
             names = os.listdir(self._tracker) if self._tracker else []

@@ -102,9 +102,13 @@ class Launch:
         """Of the GPUs of which it holds nothing."""
         return tuple(file for file in self.gpus if file not in self.gpus_held)
 
+    def without_limits(self) -> "Launch":
+        """For what is started in the user's name beside the job, and holds no device."""
+        return replace(self, cpu_milli=0, memory_bytes=0, processes_max=0, gpus_held=())
+
     def for_runner(self) -> "Launch":
-        """For what is started in the user's name beside the job, and holds no device. It shares its processors with all
-        jobs that it forks tasks for, and so is not limited to those of one."""
+        """For a warm runner. It shares its processors with all jobs that it forks tasks for, and so is not limited to
+        those of one."""
         return replace(self, cpu_milli=0, gpus_held=())
 
     def to_message(self) -> Message:

@@ -181,7 +181,7 @@ class Runners:
 
     def end_earlier(self) -> None:
         """What is left of the runners of keepers before this one: nobody can ask them for anything any more."""
-        for group in self._groups.list(PREFIX):
+        for group in self._groups.find(PREFIX):
             group.kill()
             self._leaving.append((0, group))
 

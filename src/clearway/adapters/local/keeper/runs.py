@@ -270,7 +270,7 @@ class Run:
             self._note_asked(self.purpose, self.kill_tick)
         self.stage = "draining"
         self.warm.held.clear()
-        for link in self.warm.list():  # of which nobody knows when it would end; who has forked none hears of it
+        for link in self.warm.all():  # of which nobody knows when it would end; who has forked none hears of it
             self._unwatch(link)
         self.progress_tick = self.signal_tick = self.limit_tick = NEVER
         if self.group is not None:

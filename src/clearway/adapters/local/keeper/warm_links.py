@@ -49,7 +49,7 @@ class WarmLinks:
         while self.held and self.first < 0:
             self.held.pop(0)()
 
-    def list(self) -> tuple[int, ...]:
+    def all(self) -> tuple[int, ...]:
         """All sockets."""
         return (*self.untold, *self.told)
 
