@@ -28,7 +28,7 @@ from clearway.live.arrival import LinkSpeeds, find_holdings, hardware_events, lo
 from clearway.live.books import Draft, Place
 from clearway.live.clock import Clock
 from clearway.live.memory import Decided, Memory
-from clearway.live.notices import Notices, tell_decided
+from clearway.live.notices import Notices
 from clearway.live.pacing import Pacer
 from clearway.live.patience import held_soon
 from clearway.live.recall import load_newest
@@ -393,8 +393,7 @@ class Controller:
         with self._lock:
             decided = self._memory.decide(batch, draft)
             self._plans.extend((now_ms, plan.plan) for plan in decided.plans)
-        if self._notices.has_takers:
-            tell_decided(self._notices, batch, decided, now_ms)
+        self._notices.note(batch, decided, now_ms)
         self._log(now_ms, decided.commands)
         for command in decided.commands:
             if type(command) is WakeAt:
@@ -420,6 +419,7 @@ class Controller:
             self._unwritten = Unwritten(changes, commands, answers)
             self._write_unwritten(now_ms)
         else:
+            self._notices.tell_noted()
             self._perform(commands, now_ms)
 
     def _write_unwritten(self, now_ms: int) -> bool:
@@ -433,6 +433,7 @@ class Controller:
             return False
         self._unwritten = None
         give_answers(unwritten.answers)
+        self._notices.tell_noted()
         self._perform(unwritten.commands, now_ms)
         return True
 

@@ -36,16 +36,12 @@ _NODE_WORDS: Mapping[type, str] = {
 
 
 class Notices:
-    """Takers of notices, and the number of the last one."""
+    """Takers of notices, the number of the last one, and what is not told yet: who follows hears of what is on disk."""
 
     def __init__(self) -> None:
         self._takers: tuple[Callable[[Notice], None], ...] = ()
         self._seq = 0
-
-    @property
-    def has_takers(self) -> bool:
-        """Whether anybody listens."""
-        return bool(self._takers)
+        self._noted: list[tuple[Event, Decided, int]] = []
 
     def subscribe(self, take: Callable[[Notice], None]) -> Callable[[], None]:
         """Have `take` called for each notice; returns what ends it."""
@@ -55,7 +51,31 @@ class Notices:
     def _drop(self, take: Callable[[Notice], None]) -> None:
         self._takers = tuple(taker for taker in self._takers if taker is not take)
 
-    def tell_job(self, at_ms: int, view: JobView) -> None:
+    def note(self, batch: Event, decided: Decided, now_ms: int) -> None:
+        """A batch, and what was decided upon it."""
+        if self._takers:
+            self._noted.append((batch, decided, now_ms))
+
+    def tell_noted(self) -> None:
+        """All that was noted is on disk, or need not be: tell what became of jobs, nodes and devices."""
+        noted, self._noted = self._noted, []
+        for batch, decided, now_ms in noted:
+            self._tell_decided(batch, decided, now_ms)
+
+    def _tell_decided(self, batch: Event, decided: Decided, now_ms: int) -> None:
+        for part in each_part(batch):
+            self._tell_event(now_ms, part)
+        known = dict(decided.before)
+        for draft in decided.told:
+            for job, book in draft.changed.items():
+                old = known.get(job)
+                if old is None or (old.view.state, old.view.reason) != (book.view.state, book.view.reason):
+                    self._tell_job(now_ms, book.view)
+                known[job] = book
+        for plan in decided.plans:
+            self._tell_plan(now_ms, Counter(type(move).__name__.lower() for move in plan.plan.moves))
+
+    def _tell_job(self, at_ms: int, view: JobView) -> None:
         """A job changed its state."""
         data: dict[str, object] = {
             "id": view.id,
@@ -68,7 +88,7 @@ class Notices:
         }
         self._tell(at_ms, "job", view.tenant, data)
 
-    def tell_event(self, at_ms: int, event: Event) -> None:
+    def _tell_event(self, at_ms: int, event: Event) -> None:
         """Something happened to a node or a device; other events are no news."""
         word = _NODE_WORDS.get(type(event))
         if word is None:
@@ -81,7 +101,7 @@ class Notices:
             data["device"] = event.device
         self._tell(at_ms, "node", ROOT_TENANT, data)
 
-    def tell_plan(self, at_ms: int, moves: Mapping[str, int]) -> None:
+    def _tell_plan(self, at_ms: int, moves: Mapping[str, int]) -> None:
         """A plan was accepted: how many moves of each kind."""
         self._tell(at_ms, "plan", ROOT_TENANT, dict(moves))
 
@@ -94,18 +114,3 @@ class Notices:
             except Exception:
                 _LOG.exception("a follower of notices failed and is dropped")
                 self._drop(take)
-
-
-def tell_decided(notices: Notices, batch: Event, decided: Decided, now_ms: int) -> None:
-    """Tell what became of jobs, nodes and devices by a batch, and what was decided upon it."""
-    for part in each_part(batch):
-        notices.tell_event(now_ms, part)
-    known = dict(decided.before)
-    for draft in decided.told:
-        for job, book in draft.changed.items():
-            old = known.get(job)
-            if old is None or (old.view.state, old.view.reason) != (book.view.state, book.view.reason):
-                notices.tell_job(now_ms, book.view)
-            known[job] = book
-    for plan in decided.plans:
-        notices.tell_plan(now_ms, Counter(type(move).__name__.lower() for move in plan.plan.moves))

@@ -601,6 +601,23 @@ def test_followers_hear_of_each_change_of_a_job_and_one_that_fails_is_dropped(ca
     assert heard[-1].data["state"] == "COMPLETED"
 
 
+def test_what_followers_hear_can_be_read():
+    plane = Plane().start()
+    order = ["PENDING", "CONFIGURING", "RUNNING", "COMPLETED"]
+    ahead = []
+
+    def compare(notice):
+        if notice.kind == "job":
+            heard, row = notice.data["state"], plane.store.rows[notice.data["id"]]
+            ahead.append(order.index(heard) > order.index(row.state.value))
+
+    plane.control.subscribe(compare)
+    plane.submit(make_spec(), scripts=["run_ms=500"])
+    plane.run()
+    assert plane.state(1) is JobState.COMPLETED
+    assert ahead == [False] * 4
+
+
 def test_plans_that_moved_something_can_be_looked_at():
     plane = Plane().start()
     plane.submit(make_spec())
