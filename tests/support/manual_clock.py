@@ -10,6 +10,9 @@ class ManualClock:
     def now_ms(self) -> int:
         return self._now_ms
 
+    def begin_after(self, at_ms: int, /) -> None:
+        self._now_ms = max(self._now_ms, at_ms)
+
     def set(self, now_ms: int) -> None:
         """Never back, as the real one."""
         assert now_ms >= self._now_ms

@@ -131,6 +131,7 @@ class Controller:
         nodes whose hardware changed; nothing was touched then."""
         memory = self._memory
         self._recall(memory)
+        self._clock.begin_after(memory.kernel.state.now_ms)
         now_ms = self._now_ms()
         state, nodes = memory.kernel.state, self._backend.nodes()
         found = list(node_events(now_ms, state.inventory, nodes, memory.views.drain_reasons))
