@@ -494,6 +494,7 @@ class Keeper:
         run.report.started_ms, run.report.resized_ms = started.started_ms, started.resized_ms
         run.report.prepared_ms = now_ms() if started.is_setup else 0
         run.began_ms, run.done_ms = started.began_ms, started.done_ms
+        run.began_tick = tick_ms() - max(now_ms() - started.began_ms, 0)
         run.limit_tick = started.limit_tick_ms or NEVER
         is_frozen = started.suspended_ms > 0
         run.is_in_setup = started.is_setup

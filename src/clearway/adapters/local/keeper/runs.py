@@ -68,6 +68,7 @@ class Run:
     leave: Leave | None = None
     request: str = ""
     began_ms: int = 0
+    began_tick: int = 0
     done_ms: int = 0
     limit_tick: int = NEVER
     signal_tick: int = NEVER
@@ -232,7 +233,7 @@ class Run:
         """All replicas have been executed."""
         launch, tick = self.launch, tick_ms()
         self.stage = "running"
-        self.began_ms = now_ms()
+        self.began_ms, self.began_tick = now_ms(), tick
         self.report.phase = "running"
         self.report.started_ms = self.began_ms
         if self.limit_tick == NEVER and launch.limit_ms is not None:
@@ -486,8 +487,10 @@ class Run:
                 self.host.announce(self.report)
 
     def _done_ms(self, at_ms: int) -> int:
-        """Work done up to a moment of this stretch, in time of the job as it was submitted."""
-        return self.done_ms + max(at_ms - self.began_ms, 0) * self.launch.work_milli // 1000
+        """Work done up to a moment of this stretch, in time of the job as it was submitted: no more than time has
+        passed, whatever the wall clock was set to meanwhile."""
+        passed_ms = min(max(at_ms - self.began_ms, 0), tick_ms() - self.began_tick)
+        return self.done_ms + passed_ms * self.launch.work_milli // 1000
 
     def _advance_freezing(self) -> None:
         assert self.group is not None
