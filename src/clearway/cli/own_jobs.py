@@ -23,8 +23,8 @@ def own_user(client: "Client") -> str | None:
 def change_own(
     client: "Client", change: "Change", jobs: "Sequence[JobView]"
 ) -> "tuple[tuple[JobId, ...], list[JobView]]":
-    """(what `change` answers of those of `jobs` that the caller may change, the others). Raises ForbiddenError where he
-    may change none at all."""
+    """(what `change` answers of those of `jobs` that the caller may change, the others). Raises ForbiddenError where
+    it was not others' jobs that were denied."""
     from clearway.client.errors import ForbiddenError
 
     if not jobs:
@@ -44,7 +44,7 @@ def requeue_held(client: "Client", jobs: "Sequence[JobView]") -> "Change":
     Nothing is held where one of them must not run again."""
 
     def change(numbers: "Sequence[JobId]") -> "tuple[JobId, ...]":
-        if all(job.requeue for job in jobs):
+        if all(job.requeue for job in jobs if job.id in numbers):
             client.hold(numbers)
         return client.requeue(numbers)
 

@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import stat
 import sys
 from contextlib import suppress
 from typing import Final
@@ -23,12 +24,20 @@ def ready_output() -> None:
 
 def is_output_lost(error: OSError) -> bool:
     """Whether `error` is standard output's, which refuses what was written to it."""
-    if error.filename is None and error.errno in _OF_WRITING:  # where nothing is kept back, nothing is left to refuse
-        return True
+    if error.filename is None and error.errno in _OF_WRITING and _can_be_full():
+        return True  # where nothing is kept back, nothing is left to refuse
     try:
         sys.stdout.flush()
     except OSError:
         return True
+    return False
+
+
+def _can_be_full() -> bool:
+    """Whether standard output is a file, or a device such as /dev/full, and neither a pipe nor a terminal."""
+    with suppress(OSError, ValueError):
+        mode = os.fstat(sys.stdout.fileno()).st_mode
+        return stat.S_ISREG(mode) or (stat.S_ISCHR(mode) and not sys.stdout.isatty())
     return False
 
 

@@ -16,7 +16,7 @@ from clearway.model.plan import ReasonCode
 OUTCOMES_MAX: Final = 1 << 20
 """A million ended jobs: months of a large site, about 100 MB at the very most."""
 
-PASSING: Final = (DependencyKind.AFTER_OK, DependencyKind.AFTER_CORRESPONDING)
+NEEDS_START: Final = (DependencyKind.AFTER_OK, DependencyKind.AFTER_CORRESPONDING)
 """Kinds that can never be satisfied where the other job can never start. The others are, once it is cancelled."""
 
 SINCE_MAX: Final = 1 << 16
@@ -174,7 +174,7 @@ class Dependencies:
 
     def _is_lost(self, job: JobId, now_ms: int) -> bool:
         spec = self._dependents.get(job)
-        if spec is None or all(dependency.kind not in PASSING for dependency in spec.dependencies):
+        if spec is None or all(dependency.kind not in NEEDS_START for dependency in spec.dependencies):
             return False
         return self.reason(spec, now_ms) is ReasonCode.DEPENDENCY_NEVER
 
@@ -182,7 +182,7 @@ class Dependencies:
         outcome = self.outcomes.get(job)
         if outcome is not None and not is_satisfied(dependency.kind, outcome):
             return ReasonCode.DEPENDENCY_NEVER
-        if job in self._never and dependency.kind in PASSING:
+        if job in self._never and dependency.kind in NEEDS_START:
             return ReasonCode.DEPENDENCY_NEVER
         is_over = outcome is not None or (dependency.kind is DependencyKind.AFTER and job in self._started)
         since_ms = self.since_ms(job) if dependency.delay_ms else None

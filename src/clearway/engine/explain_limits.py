@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from clearway.engine.dependencies import PASSING
+from clearway.engine.dependencies import NEEDS_START
 from clearway.engine.explain_room import BLOCKERS_MAX, DEVICES_GIVEN_BACK, Finding, make_finding
 from clearway.engine.lifecycle import HOLDING, WAITING
 from clearway.engine.limits import PROTECTED_KINDS, headroom_milli
@@ -102,7 +102,7 @@ def _find_dependency(state: ClusterState, record: JobRecord, dependency: Depende
     if dependency.delay_ms and (since_ms := state.dependencies.since_ms(job)) is not None:
         return _find_delay(state, dependency, job, since_ms + dependency.delay_ms)
     outcome = state.dependencies.outcomes.get(job)
-    if kind in PASSING and state.dependencies.can_never_start(job):
+    if kind in NEEDS_START and state.dependencies.can_never_start(job):
         text = f"job {job} can never start, so {kind.value} can never be satisfied"
         return make_finding(ReasonCode.DEPENDENCY_NEVER, text, fix=_without_dependency(job))
     if outcome is None and job in state.jobs:

@@ -9,7 +9,7 @@ CONTROLS: Final = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206
 """Inside the brackets of a pattern: what moves a cursor, ends a line or turns the direction of writing. C0 and C1 of
 ECMA-48, line ends and bidirectional controls of Unicode (UAX #9)."""
 
-INTERPRETER_CHARACTERS_MAX: Final = 255
+INTERPRETER_BYTES_MAX: Final = 255
 """Linux reads no more of a first line that names an interpreter (execve(2))."""
 
 _CONTROL: Final = re.compile(f"[{CONTROLS}]")
@@ -44,7 +44,7 @@ def check_interpreter(script: str) -> str:
     first = script.partition("\n")[0]
     if first.startswith("#!"):
         refuse_controls(first.rstrip().replace("\t", " "))
-        if len(first) > INTERPRETER_CHARACTERS_MAX:
-            expected = f"an interpreter in at most {INTERPRETER_CHARACTERS_MAX} characters"
+        if len(first.encode()) > INTERPRETER_BYTES_MAX:
+            expected = f"an interpreter in at most {INTERPRETER_BYTES_MAX} bytes"
             raise ParseError(expected=expected, found=first, hint="Linux reads no more of a first line")
     return script

@@ -174,3 +174,9 @@ def test_user_who_has_no_jobs_is_not_unknown(desk):
 def test_job_without_a_name_is_refused(desk, word):
     typed = desk.slurm("scancel", word)
     assert (typed.code, typed.err) == (1, "scancel: error: Invalid job id \n")
+
+
+def test_ones_own_are_held_before_they_wait_again_though_anothers_must_not_run_again(desk, running):
+    desk.control.put(make_view(45, state=JobState.RUNNING, user="bob", tenant="vision", requeue=False))
+    assert desk.slurm("scontrol", "requeuehold", "41,45").code == 1
+    assert running == [("hold", (41,)), ("requeue", (41,))]

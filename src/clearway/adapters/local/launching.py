@@ -6,7 +6,6 @@ import shlex
 import shutil
 import signal
 import socket
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -139,7 +138,7 @@ def make_launch(task: Task, devices: DeviceSource, docker: Docker) -> Launch:
 def find_processes_max(replicas: int, limits: Sequence[str] = MACHINE_PROCESSES) -> int:
     """Processes and threads of all replicas together. limits: files that say how many the machine has."""
     machine = [int(text) // PROCESSES_SHARE for path in limits if (text := read_text(path).strip()).isdigit()]
-    return min(containers.PROCESSES_MAX * replicas, *machine, sys.maxsize)
+    return min([containers.PROCESSES_MAX * replicas, *machine])
 
 
 def _put_into_image(

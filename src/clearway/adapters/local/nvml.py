@@ -7,8 +7,9 @@ thing that is written to a GPU is its power limit, where the site has a budget.
 import contextlib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Final, Protocol, TypeVar
 
 ValueT = TypeVar("ValueT")
@@ -16,7 +17,7 @@ ValueT = TypeVar("ValueT")
 NVLINKS_MAX: Final = 18
 """Links of one GPU; Hopper has 18."""
 XIDS_MAX: Final = 1_000
-"""Told at a time: a GPU that fails may report without end."""
+"""Told at a time by one GPU: one that fails may report without end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,9 +152,15 @@ class NvmlReader:
         return self._optional(lambda: tuple(int(call(handle)) for call in calls), ())
 
     def _memory(self, handle: Any) -> int:
-        """Its own, or the machine's, which a GPU on the same chip (GB10, Jetson) shares."""
-        own = self._optional(lambda: int(self._nvml.nvmlDeviceGetMemoryInfo(handle).total), 0)
-        return own or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        """Its own, or the machine's, which a GPU on the same chip (GB10, Jetson) shares; 0 = it fails to say."""
+        shared = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return self._optional(lambda: self._own_memory(handle, shared), 0)
+
+    def _own_memory(self, handle: Any, otherwise: int) -> int:
+        try:
+            return int(self._nvml.nvmlDeviceGetMemoryInfo(handle).total)
+        except self._nvml.NVMLError_NotSupported:
+            return otherwise
 
     def _pids(self, handle: Any) -> tuple[int, ...]:
         nvml = self._nvml
@@ -191,12 +198,15 @@ class NvmlReader:
         """See `Reader.take_xids`."""
         found: list[tuple[str, int]] = []
         for uuid, events in self._events.items():
-            while events is not None and len(found) < XIDS_MAX:
-                try:
-                    found.append((uuid, int(self._nvml.nvmlEventSetWait_v2(events, 0).eventData)))
-                except self._nvml.NVMLError:  # a timeout: there are no more
-                    break
+            if events is not None:
+                found += [(uuid, xid) for xid in islice(self._wait_for_xids(events), XIDS_MAX)]
         return tuple(found)
+
+    def _wait_for_xids(self, events: Any) -> Iterator[int]:
+        """Those that one GPU has reported."""
+        with contextlib.suppress(self._nvml.NVMLError):  # a timeout: there are no more
+            while True:
+                yield int(self._nvml.nvmlEventSetWait_v2(events, 0).eventData)
 
     def limit_power(self, index: int, watts: int, /) -> str:
         """See `Reader.limit_power`."""

@@ -1,4 +1,4 @@
-"""`scontrol`: show jobs, nodes and partitions; hold, release and requeue them; drain and resume nodes; reconfigure."""
+"""`scontrol`: show jobs, nodes and partitions; hold, release and requeue jobs; drain and resume nodes; reconfigure."""
 
 import pwd
 import sys

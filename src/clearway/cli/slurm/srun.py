@@ -57,7 +57,9 @@ def _run_job(line: Line) -> int:
             ended = _attend(client, job)
         except BaseException as error:
             close_ears()
-            if job is not None or not isinstance(error, UsageError | ApiError):  # by which no job was accepted
+            if job is not None or not isinstance(
+                error, UsageError | ApiError
+            ):  # which say themselves whether there may be a job
                 _take_back(client, job, file, key)
             raise
     if ended.state.value == "COMPLETED":

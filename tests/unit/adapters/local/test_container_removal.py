@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from clearway.adapters.local.keeper.cgroups import Groups
-from clearway.adapters.local.keeper.daemon import REMOVAL_MS, Removal
+from clearway.adapters.local.keeper.daemon import REMOVAL_MS, Removal, name_container
 from clearway.adapters.local.keeper.messages import Launch
 from support.benches import wait_until
 from support.keepers import make_launch
@@ -91,3 +91,10 @@ def test_what_takes_containers_away_is_told_only_where_there_are_some():
         message = launch.to_message()
         assert ("remover" in message) == bool(remover)
         assert Launch.of_message(message) == launch
+
+
+def test_container_has_a_name_that_tools_take_also_below_groups_of_a_user():
+    path = "/user.slice/user@1000.service/app.slice/run-u7.scope/clearway-ab12/5.1"
+    assert name_container(SimpleNamespace(path=path, mark="5.1"), 0) == "clearway-ab12-5.1.0"
+    assert name_container(SimpleNamespace(path="/clearway-ab12/5.1", mark="5.1"), 3) == "clearway-ab12-5.1.3"
+    assert name_container(SimpleNamespace(path="", mark="clearway-ab12/5.1"), 1) == "clearway-ab12-5.1.1"

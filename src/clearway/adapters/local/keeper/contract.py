@@ -2,7 +2,8 @@
 
 Both lie in the job's own directory, which belongs to its user: nothing there is trusted. What the job writes is read
 without following links, without blocking and up to a bound; what is not understood counts as not said. What is taken
-away there is taken away with his rights (`trees`). The directory itself lies in one of root's: nobody exchanges it.
+away there when a generation begins, or the job is over, is taken away with his rights (`trees`). The directory itself
+lies in one of root's: nobody exchanges it.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from clearway.adapters.local.keeper.trees import FOLDER, list_some, remove_tree, rights_of_owner
+from clearway.adapters.local.keeper.trees import ENTRIES_MAX, FOLDER, list_some, remove_tree, rights_of_owner
 
 PROGRESS: Final = "progress.json"
 REQUEST: Final = "request.json"
@@ -146,7 +147,8 @@ def _clear(job_dir: str, files: Sequence[str]) -> None:
         try:
             bundles = [name for name in list_some(folder, NAMES_MAX) if _BUNDLE.fullmatch(name)]
             with rights_of_owner(folder):
+                left = ENTRIES_MAX
                 for name in (*files, *bundles):
-                    remove_tree(folder, name)
+                    left = remove_tree(folder, name, left)
         finally:
             os.close(folder)

@@ -33,8 +33,9 @@ REMOVAL: Final = os.path.join(os.path.dirname(__file__), "removal.py")
 
 
 def name_container(group: Group, rank: int) -> str:
-    """Of a replica of the run in that group; unique on this machine."""
-    return f"{(group.path or group.mark).strip('/').replace('/', '-')}.{rank}"
+    """Of a replica of the run in that group; unique on this machine. Of a group below others, such as a user's, the
+    names of those may have what no name of a container may."""
+    return f"{'-'.join((group.path or group.mark).strip('/').split('/')[-2:])}.{rank}"
 
 
 def find_shells(group: Group, clients: Iterable[int]) -> list[int]:

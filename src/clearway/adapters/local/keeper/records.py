@@ -59,7 +59,7 @@ class Asked:
     """That a run is being ended, written down before any of its processes hears it: what exits with 0 then may have
     left, and not completed its work. end, value, reason: its Purpose. request: name of the request to save, "" = none.
     is_leave: it may save and leave by itself until by_tick_ms, on the clock since boot; else what is left of it is
-    killed then. was_signalled: some process was told.
+    killed then. was_signalled: some process is told, or was.
     """
 
     end: str

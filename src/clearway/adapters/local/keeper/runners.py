@@ -258,7 +258,7 @@ class Runners:
         for key in [key for key, each in self._runners.items() if each is runner]:
             self._end(key)
         runner.group.kill()
-        for link in runner.asked:
+        for link in sorted(runner.asked):
             _shut(link)
 
 

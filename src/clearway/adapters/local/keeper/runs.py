@@ -135,6 +135,8 @@ class Run:
 
     def _start_warm(self, index: int) -> None:
         """Have a warm runner fork this replica, or start it cold."""
+        if self.purpose is not None:
+            return
         is_first = truncates(self.launch, index, is_setup=False)
         link = self.host.runners.start(self.launch, index, truncates=is_first)
         if link is None:
@@ -147,8 +149,9 @@ class Run:
         """There is no warm runner, or it ended before it could start this replica."""
         if self.purpose is not None:
             return
-        script = make_script(self.launch.script)
+        script = -1
         try:
+            script = make_script(self.launch.script)
             pid, pipe = spawn(self._child(index, script, -1, is_setup=False))
         except OSError as error:
             self._fail_start(f"start a process: {error.strerror}")
@@ -158,7 +161,8 @@ class Run:
             self.warm.expect_cold(pipe, index)
             self._note_all()
         finally:
-            os.close(script)
+            if script >= 0:
+                os.close(script)
 
     def _take_warm(self, link: int, told: bytes) -> None:
         """A runner says that it has forked our process, which waits until it is in its group."""
