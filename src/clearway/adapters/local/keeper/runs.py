@@ -149,10 +149,12 @@ class Run:
         """There is no warm runner, or it ended before it could start this replica."""
         if self.purpose is not None:
             return
-        script = -1
         try:
             script = make_script(self.launch.script)
-            pid, pipe = spawn(self._child(index, script, -1, is_setup=False))
+            try:
+                pid, pipe = spawn(self._child(index, script, -1, is_setup=False))
+            finally:
+                os.close(script)
         except OSError as error:
             self._fail_start(f"start a process: {error.strerror}")
         else:
@@ -160,9 +162,6 @@ class Run:
             self._watch(pipe)
             self.warm.expect_cold(pipe, index)
             self._note_all()
-        finally:
-            if script >= 0:
-                os.close(script)
 
     def _take_warm(self, link: int, told: bytes) -> None:
         """A runner says that it has forked our process, which waits until it is in its group."""
@@ -491,8 +490,7 @@ class Run:
                 self.host.announce(self.report)
 
     def _done_ms(self, at_ms: int) -> int:
-        """Work done up to a moment of this stretch, in time of the job as it was submitted: no more than time has
-        passed, whatever the wall clock was set to meanwhile."""
+        """Work done up to a moment of this stretch, in time of the job as submitted, whatever the wall clock says."""
         passed_ms = min(max(at_ms - self.began_ms, 0), tick_ms() - self.began_tick)
         return self.done_ms + passed_ms * self.launch.work_milli // 1000
 
