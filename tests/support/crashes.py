@@ -151,6 +151,8 @@ class Mortal:
         self.shadow = ShadowCluster(world.seed, [make_queue_rule(self.queues), make_quota_rule(world.tenants)])
         self.looked_at = 0
         self.numbers = {}  # number in the trace → number that was answered
+        arrays = [(job.spec.array, job.spec.id) for job in jobs if job.spec.array is not None]
+        self.members = {(array.array, array.index): number for array, number in arrays}
         self.asked = []  # (intent, future) of the present control plane
         self.intents = self._make_intents()
         self.faults = self._make_faults()
@@ -161,7 +163,7 @@ class Mortal:
     def _make_intents(self):
         """(time, what) in order: jobs of the trace, and what people do besides."""
         people = JobCancelled | JobHeld | JobReleased | NodeDrained
-        intents = [(job.submit_ms, without_later(job)) for job in self.world.workload.jobs]
+        intents = [(job.submit_ms, without_later(job, self.members)) for job in self.world.workload.jobs]
         intents += [(event.at_ms, event) for event in self.world.extra_events if isinstance(event, people | NodeUp)]
         return sorted(intents, key=lambda intent: intent[0])
 
@@ -187,6 +189,8 @@ class Mortal:
         if hasattr(intent, "spec"):
             spec = intent.spec
             named = [dependency.job for dependency in spec.dependencies if dependency.job is not None]
+            tasks = [(one.job, one.task) for one in spec.dependencies if one.task is not None]
+            named += [self.members[task] for task in tasks]  # an array comes task by task here
             named += [spec.array.array] if spec.array is not None and spec.array.array != spec.id else []
         else:
             named = [intent.job] if hasattr(intent, "job") else []

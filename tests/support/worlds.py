@@ -87,10 +87,17 @@ class ClaimChecker:
                 raise InternalError(f"{where} waits for devices that are kept for it although nobody leaves")
 
 
-def without_later(job):
-    """The job, without what it waits for that nobody has submitted before it: a control plane would refuse it."""
+def without_later(job, members=None):
+    """The job, without what it waits for that nobody has submitted before it: a control plane would refuse it.
+
+    members: number of the job that is a task of an array, by (array, index), where arrays come task by task.
+    """
     spec = job.spec
-    earlier = tuple(one for one in spec.dependencies if one.job is None or one.job < spec.id)
+    earlier = tuple(
+        one
+        for one in spec.dependencies
+        if one.job is None or max(one.job, (members or {}).get((one.job, one.task), 0)) < spec.id
+    )
     return replace(job, spec=replace(spec, dependencies=earlier))
 
 
