@@ -64,7 +64,8 @@ def test_no_program_is_given_a_nul_byte(job, key):
 @pytest.mark.parametrize(
     ("first", "expected"),
     [
-        ("#!/bin/" + 5_000 * "a", "an interpreter in at most 255 characters"),
+        ("#!/bin/" + 5_000 * "a", "an interpreter in at most 255 bytes"),
+        ("#!/bin/" + 150 * "\u0436", "an interpreter in at most 255 bytes"),
         ("#!/bin/\x1b[31msh", "text without control characters"),
     ],
 )
