@@ -93,13 +93,13 @@ def test_namespace_that_is_deleted_gives_everything_back_and_disturbs_nobody(clu
 
 def test_pod_that_says_nonsense_is_told_so_once_and_not_bound(cluster, tmp_path):
     cluster.add_node("n1", gpus=1)
-    cluster.add_pod("odd", annotations={"clearway.io/gang": "g", "clearway.io/gang-size": "many"})
+    cluster.add_pod("nonsense", annotations={"clearway.io/gang": "g", "clearway.io/gang-size": "many"})
     with Scheduling(cluster.kubeconfig, tmp_path / "clearway.db"):
-        until("it is told", lambda: events_of(cluster, "odd"))
-        version = cluster.call("GET", "/api/v1/namespaces/default/pods/odd")["metadata"]["resourceVersion"]
+        until("it is told", lambda: events_of(cluster, "nonsense"))
+        version = cluster.call("GET", "/api/v1/namespaces/default/pods/nonsense")["metadata"]["resourceVersion"]
         for name in ("b", "c"):  # each is told in a round of reasons of its own
             cluster.add_pod(name, gpus=2)
             until("another told", lambda name=name: condition_of(cluster, name))
-        assert len(events_of(cluster, "odd")) == 1
-        assert cluster.call("GET", "/api/v1/namespaces/default/pods/odd")["metadata"]["resourceVersion"] == version
+        assert len(events_of(cluster, "nonsense")) == 1
+        assert cluster.call("GET", "/api/v1/namespaces/default/pods/nonsense")["metadata"]["resourceVersion"] == version
         assert bound(cluster.pods()) == {}
