@@ -11,7 +11,7 @@ container, they cannot take it away, so that they are started once more for that
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from clearway.adapters.local.keeper import processes
@@ -87,6 +87,7 @@ class Removal:
         except OSError as error:
             if launch.remover:
                 self._complain(launch.job, error.strerror or str(error))
+                self.is_done = self.place is None
             return False
         os.close(pipe)
         return True
@@ -112,7 +113,6 @@ class Removal:
 
     def _complain(self, job: int, what: str) -> None:
         complain(f"what the containers of job {job} left behind may be there still: taking it away: {what}")
-        self.is_done = self.place is None
 
     def _give_up(self) -> None:
         if self.place is not None:
@@ -142,21 +142,14 @@ def _make_client(launch: Launch, names: Sequence[str], group: Group) -> Child:
 
 
 def _make_remover(launch: Launch, names: Sequence[str], place: Group) -> Child:
-    return Child(
+    """As a client, but the job's user, and in a group."""
+    return replace(
+        _make_client(launch, (), place),
         argv=put_names(launch.remover, names),
         environment={**launch.environment, **launch.replicas[0].environment, processes.MARK: place.mark},
-        script=-1,
-        workdir="/",
-        job_dir="/",
-        stdin="",
-        stdout="",
-        stderr="",
-        truncates=False,
-        gate=-1,
         uid=launch.uid,
         gid=launch.gid,
         groups=launch.groups,
         group=place.birthplace,
         entry_files=place.entry_files,
-        files_max=FILES_MAX,
     )
